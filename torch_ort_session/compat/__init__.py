@@ -1,0 +1,1 @@
+"""Other interfaces over the same session."""

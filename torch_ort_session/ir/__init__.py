@@ -1,0 +1,1 @@
+"""What a model says: loading, types, schemas, frozen graphs."""

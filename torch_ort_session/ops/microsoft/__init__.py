@@ -1,0 +1,1 @@
+"""Kernels of the com.microsoft domain, one family a file."""

@@ -1,0 +1,1 @@
+"""Kernels of the ai.onnx.ml domain, one family a file."""

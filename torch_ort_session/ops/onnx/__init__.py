@@ -1,0 +1,1 @@
+"""Kernels of the default domain, one family a file."""

@@ -1,0 +1,1 @@
+"""When and where each step of a model runs."""
