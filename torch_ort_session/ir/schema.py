@@ -73,15 +73,10 @@ def canonical_domain(domain: str) -> str:
 @functools.cache
 def _newest() -> dict[str, int]:
     domains = {schema.domain for schema in onnx.defs.get_all_schemas()}
-    bounds = onnx.defs.C.schema_version_map() if hasattr(onnx.defs.C, "schema_version_map") else {}
-    newest: dict[str, int] = {}
-    for domain in domains:
-        if domain in bounds:
-            newest[domain] = int(bounds[domain][1])
-        else:
-            newest[domain] = max(
-                s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain
-            )
+    newest = {
+        domain: max(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == domain)
+        for domain in domains
+    }
     newest[""] = onnx.defs.onnx_opset_version()
     return newest
 
@@ -144,7 +139,9 @@ def _convert(schema: onnx.defs.OpSchema) -> Schema:
         attributes=tuple((name, bool(item.required)) for name, item in schema.attributes.items()),
         types=tuple((item.type_param_str, tuple(item.allowed_type_strs)) for item in schema.type_constraints),
         deprecated=bool(schema.deprecated),
-        has_function=bool(schema.has_function or schema.has_context_dependent_function),
+        has_function=bool(
+            getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False)
+        ),
     )
 
 
