@@ -1,0 +1,1 @@
+"""Run ONNX models inside PyTorch."""

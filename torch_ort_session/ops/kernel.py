@@ -1,0 +1,295 @@
+"""The kernel contract: a Python function whose signature is the operator's schema.
+
+Positional parameters are the ONNX inputs in order (``*xs`` variadic, ``| None`` optional); keyword-only
+parameters are the attributes under their ONNX names. Two names are reserved: ``out``, whose presence declares
+that the kernel can write into a given tensor, and ``ctx``, a :class:`KernelContext`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, Union
+
+import numpy as np
+import torch
+
+from torch_ort_session.ir.graph import Node
+from torch_ort_session.ir.types import ElementType
+
+Strings: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
+"""A tensor of strings: a numpy object array of ``str``, on the host."""
+
+SEQUENCE_MARK = "onnx sequence"
+TensorSequence = Annotated[tuple[Any, ...], SEQUENCE_MARK]
+"""A sequence value, one result (a plain ``tuple[...]`` return annotation means several outputs)."""
+
+Value: TypeAlias = "torch.Tensor | Strings | tuple[Any, ...] | None"
+"""What a frame holds: a tensor, strings, a sequence (tuple), or None for an absent optional."""
+
+Scalar = int | float | bool
+"""Annotation of a host input wanted as one Python number of the tensor's own kind."""
+
+
+class Body(Protocol):
+    """A control-flow body, bound to the enclosing values of the current run."""
+
+    def __call__(self, *inputs: Value) -> tuple[Value, ...]:
+        """Run the body on its formal inputs and return its outputs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelContext:
+    """What a kernel may ask for beyond its schema.
+
+    Attributes:
+        node: The node being run.
+        device: The session's device: where a kernel without tensor inputs makes its result.
+        wanted: For each output of the node, whether anybody reads it.
+        input_types: ONNX element types of the inputs, None where the model does not tell. They tell int4
+            from int8 where both are carried by one torch dtype (see ``ir.types``).
+        output_types: The same for the outputs.
+        bodies: Control-flow bodies by attribute name.
+    """
+
+    node: Node
+    device: torch.device
+    wanted: tuple[bool, ...]
+    input_types: tuple[ElementType | None, ...] = ()
+    output_types: tuple[ElementType | None, ...] = ()
+    bodies: Mapping[str, Body] = field(default_factory=dict)
+
+    def wants(self, index: int) -> bool:
+        """Whether output ``index`` is read by anybody."""
+        return index < len(self.wanted) and self.wanted[index]
+
+    def input_type(self, index: int) -> ElementType | None:
+        """The ONNX element type of input ``index``, None when unknown or absent."""
+        return self.input_types[index] if index < len(self.input_types) else None
+
+    def output_type(self, index: int) -> ElementType | None:
+        """The ONNX element type of output ``index``, None when unknown."""
+        return self.output_types[index] if index < len(self.output_types) else None
+
+    def generator(self, seed: float | None) -> torch.Generator | None:
+        """The generator of a random op: one made from ``seed`` when the node names one, else torch's own.
+
+        The seed attribute is a float; its 32 bits are the seed, so that every value counts.
+        """
+        if seed is None:
+            return None
+        generator = torch.Generator(self.device)
+        generator.manual_seed(int(np.float32(seed).view(np.uint32)))
+        return generator
+
+
+Seam: TypeAlias = str | Callable[[Node], str | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class InputParam:
+    """One positional parameter: its name, whether it may be absent or repeats, and its host form.
+
+    ``host`` is None for a tensor, else one of ``"ints" "floats" "int" "float" "bool" "scalar"``.
+    """
+
+    name: str
+    optional: bool
+    variadic: bool
+    host: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeParam:
+    """One keyword-only parameter: an attribute, whether it must be given, and its default."""
+
+    name: str
+    required: bool
+    default: object
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSignature:
+    """What the function's signature says.
+
+    Attributes:
+        inputs: Positional parameters.
+        attributes: Keyword-only parameters less the reserved ones.
+        several_outputs: Whether the result is a tuple of outputs rather than one value.
+        takes_out: Whether the kernel can write into a given tensor.
+        takes_ctx: Whether the kernel asks for a :class:`KernelContext`.
+    """
+
+    inputs: tuple[InputParam, ...]
+    attributes: tuple[AttributeParam, ...]
+    several_outputs: bool
+    takes_out: bool
+    takes_ctx: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One function that serves some revisions of one operator.
+
+    Attributes:
+        op: Operator name.
+        domain: ``""`` for ai.onnx.
+        since: Exactly the revisions served.
+        fn: The function.
+        signature: Its parsed signature.
+        view_of: Input whose memory the result may alias.
+        state: Inputs that may be updated in place.
+        capacity: Inputs that may be taken at full capacity with a valid length beside them.
+        seam: Why the kernel cannot be captured: a text, a function of the node, or None.
+        host_result: Whether the result is made on the CPU from static facts (Shape, Size).
+        varies: Whether the result differs from run to run by itself (random ops).
+    """
+
+    op: str
+    domain: str
+    since: tuple[int, ...]
+    fn: Callable[..., Any]
+    signature: KernelSignature
+    view_of: str | None = None
+    state: tuple[str, ...] = ()
+    capacity: tuple[str, ...] = ()
+    seam: Seam = None
+    host_result: bool = False
+    varies: bool = False
+
+    def seam_reason(self, node: Node) -> str | None:
+        """Why this kernel is a seam at ``node``; None when it can be captured."""
+        return self.seam(node) if callable(self.seam) else self.seam
+
+
+_Fn = TypeVar("_Fn", bound=Callable[..., Any])
+_ATTRIBUTE = "__tos_kernels__"
+
+
+def kernel(
+    op: str,
+    *,
+    since: Sequence[int],
+    domain: str = "",
+    host: Sequence[str] = (),
+    view_of: str | None = None,
+    state: Sequence[str] = (),
+    capacity: Sequence[str] = (),
+    seam: Seam = None,
+    host_result: bool = False,
+    varies: bool = False,
+) -> Callable[[_Fn], _Fn]:
+    """Declare a function as the kernel of some revisions of an operator; it may be stacked.
+
+    Args:
+        op: Operator name.
+        since: Exactly the schema revisions served.
+        domain: Operator domain, ``""`` for ai.onnx.
+        host: Names of parameters wanted as Python numbers (``int``, ``float``, ``bool``, ``Scalar``,
+            ``list[int]`` or ``list[float]`` by their annotation).
+        view_of: Parameter whose memory the result may alias.
+        state: Parameters that may be updated in place.
+        capacity: Parameters that may come at full capacity.
+        seam: Why it cannot be captured.
+        host_result: The result is made on the CPU from static facts.
+        varies: The result differs from run to run by itself.
+
+    Raises:
+        TypeError: The signature does not follow the contract.
+    """
+
+    def declare(fn: _Fn) -> _Fn:
+        signature = _parse(fn, tuple(host))
+        names = {param.name for param in signature.inputs}
+        for given in (*host, *state, *capacity, *((view_of,) if view_of else ())):
+            if given not in names:
+                raise TypeError(f"kernel {op}: {given!r} is not a positional parameter of {fn.__name__}")
+        record = Kernel(
+            op=op,
+            domain=domain,
+            since=tuple(since),
+            fn=fn,
+            signature=signature,
+            view_of=view_of,
+            state=tuple(state),
+            capacity=tuple(capacity),
+            seam=seam,
+            host_result=host_result,
+            varies=varies,
+        )
+        setattr(fn, _ATTRIBUTE, (*getattr(fn, _ATTRIBUTE, ()), record))
+        return fn
+
+    return declare
+
+
+def kernels_of(fn: object) -> tuple[Kernel, ...]:
+    """The kernels declared on a function; empty for anything else."""
+    declared: tuple[Kernel, ...] = getattr(fn, _ATTRIBUTE, ())
+    return declared
+
+
+def _parse(fn: Callable[..., Any], host: tuple[str, ...]) -> KernelSignature:
+    hints = typing.get_type_hints(fn, include_extras=True)
+    inputs: list[InputParam] = []
+    attributes: list[AttributeParam] = []
+    takes_out = takes_ctx = False
+    for param in inspect.signature(fn).parameters.values():
+        hint = hints.get(param.name)
+        if param.kind is param.KEYWORD_ONLY:
+            if param.name == "out":
+                takes_out = True
+            elif param.name == "ctx":
+                takes_ctx = True
+            else:
+                required = param.default is param.empty
+                attributes.append(AttributeParam(param.name, required, None if required else param.default))
+        elif param.kind in (param.POSITIONAL_ONLY, param.POSITIONAL_OR_KEYWORD, param.VAR_POSITIONAL):
+            plain, optional = _strip_none(hint)
+            inputs.append(
+                InputParam(
+                    name=param.name,
+                    optional=optional,
+                    variadic=param.kind is param.VAR_POSITIONAL,
+                    host=_host_form(fn, param.name, plain) if param.name in host else None,
+                )
+            )
+        else:
+            raise TypeError(f"kernel {fn.__name__}: **{param.name} cannot be a kernel parameter")
+    return KernelSignature(
+        inputs=tuple(inputs),
+        attributes=tuple(attributes),
+        several_outputs=typing.get_origin(hints.get("return")) is tuple,
+        takes_out=takes_out,
+        takes_ctx=takes_ctx,
+    )
+
+
+def _strip_none(hint: object) -> tuple[object, bool]:
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        members = [item for item in typing.get_args(hint) if item is not type(None)]
+        optional = len(members) < len(typing.get_args(hint))
+        joined: object = members[0]
+        for item in members[1:]:
+            joined = joined | item
+        return joined, optional
+    return hint, False
+
+
+def _host_form(fn: Callable[..., Any], name: str, hint: object) -> str:
+    forms: dict[object, str] = {
+        int: "int",
+        float: "float",
+        bool: "bool",
+        list[int]: "ints",
+        list[float]: "floats",
+        Scalar: "scalar",
+    }
+    try:
+        return forms[hint]
+    except (KeyError, TypeError):
+        raise TypeError(f"kernel {fn.__name__}: host input {name!r} has no host form for {hint}") from None
