@@ -1,0 +1,207 @@
+"""The door to the compiled extension: what was built, whether it fits, and loading it at most once.
+
+Importing this module loads nothing. A library is compared with the running torch before it is opened, because
+a wrong build can import silently, and a second library of the same namespace aborts the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import logging
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from torch_ort_session._version import __version__
+
+_LOG = logging.getLogger(__name__)
+_PACKAGE = Path(__file__).resolve().parent.parent
+_LOCK = threading.Lock()
+_BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
+
+ABI_VERSION = 1
+"""Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTarget:
+    """What a library is built for.
+
+    Attributes:
+        torch: torch's version with its local part, such as ``2.13.0+cpu``.
+        cuda: CUDA version of that torch, None for a CPU build.
+        python: Python's major and minor version.
+    """
+
+    torch: str
+    cuda: str | None
+    python: str
+
+    def __str__(self) -> str:
+        return f"torch {self.torch}, CUDA {self.cuda or 'none'}, Python {self.python}"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What asking for native ops would give.
+
+    Attributes:
+        library: The library that fits, None when there is none.
+        loaded: Whether it is loaded in this process.
+        reason: Why native ops cannot be had; empty when they can.
+    """
+
+    library: Path | None
+    loaded: bool
+    reason: str
+
+    @property
+    def usable(self) -> bool:
+        """Whether native ops can be had."""
+        return not self.reason
+
+
+def running() -> BuildTarget:
+    """The target that a library must have been built for to fit this process."""
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return BuildTarget(str(torch.__version__), torch.version.cuda, python)
+
+
+def status() -> Status:
+    """What :func:`load` would find, without loading or warning."""
+    if _load_once.cache_info().currsize:
+        reason = _load_once()
+        return Status(None if reason else _find()[0], not reason, reason)
+    library, reason = _find()
+    return Status(library, False, reason)
+
+
+def load() -> bool:
+    """Load the extension if it fits; at most one library a process, at most one warning.
+
+    Returns:
+        Whether native ops can be used. If not, a UserWarning on the first call says why.
+    """
+    with _LOCK:
+        return not _load_once()
+
+
+def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
+    """Compile the extension for the running torch and load it.
+
+    Args:
+        verbose: Show the compiler's output.
+        directory: Where the build goes; the user's cache folder by default, where :func:`load` looks.
+
+    Returns:
+        Path of the library.
+
+    Raises:
+        RuntimeError: A library is loaded already, the sources are missing, or the compiler failed.
+    """
+    with _LOCK:
+        if _registered():
+            raise RuntimeError("the extension is loaded in this process already; build it in a fresh one")
+        sources = [p for p in _source_files() if p.suffix == ".cpp"]
+        if not sources:
+            raise RuntimeError(f"the extension's sources are not in {_source_root()}")
+        # Imported here: it pulls in setuptools, which costs more than the whole package.
+        from torch.utils import cpp_extension
+
+        cuda = [p for p in _source_files() if p.suffix == ".cu"]
+        with_cuda = bool(cuda) and torch.version.cuda is not None and cpp_extension.CUDA_HOME is not None
+        folder = directory if directory is not None else _cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        cpp_extension.load(
+            name=_module_name(),
+            sources=[str(p) for p in (sources + cuda if with_cuda else sources)],
+            extra_include_paths=[str(_source_root() / "include")],
+            extra_cflags=["-O2", "-g0"],
+            build_directory=str(folder),
+            verbose=verbose,
+            with_cuda=with_cuda,
+            is_python_module=False,
+        )
+        _load_once.cache_clear()
+        return _library_in(folder)
+
+
+@functools.cache
+def _load_once() -> str:
+    """Load the library; the reason it cannot be used, or nothing."""
+    library, reason = _find()
+    if library is not None and not _registered():
+        try:
+            torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+        except OSError as error:
+            reason = f"{library} cannot be loaded: {error}"
+    if not reason:
+        found = int(torch.ops.torch_ort_session.abi_version())
+        if found != ABI_VERSION:
+            reason = f"the loaded extension speaks ABI {found}, this package speaks ABI {ABI_VERSION}"
+    if reason:
+        warnings.warn(f"native ops are off: {reason}; {_BUILD_HINT}", UserWarning, stacklevel=3)
+    else:
+        _LOG.debug("native ops from %s", library)
+    return reason
+
+
+def _find() -> tuple[Path | None, str]:
+    """The library that fits, or why there is none; nothing is opened."""
+    target = running()
+    recorded = _recorded()
+    reason = "extension not built"
+    if recorded is not None:
+        built_for, library = recorded
+        if built_for == target and library.is_file():
+            return library, ""
+        if built_for != target:
+            reason = f"the extension was built for {built_for}, this process runs {target}"
+    jit = _library_in(_cache_folder())
+    return (jit, "") if jit.is_file() else (None, reason)
+
+
+def _recorded() -> tuple[BuildTarget, Path] | None:
+    """What setup.py recorded beside the library that it built, None for a pure-Python package."""
+    try:
+        info = importlib.import_module("torch_ort_session._build_info")
+    except ModuleNotFoundError:
+        return None
+    return BuildTarget(info.TORCH, info.CUDA, info.PYTHON), _PACKAGE / str(info.LIBRARY)
+
+
+def _registered() -> bool:
+    return hasattr(torch.ops.torch_ort_session, "abi_version")
+
+
+def _source_root() -> Path:
+    installed = _PACKAGE / "csrc"
+    return installed if installed.is_dir() else _PACKAGE.parent / "csrc"
+
+
+def _source_files() -> list[Path]:
+    return sorted(p for p in _source_root().rglob("*") if p.suffix in {".cpp", ".cu", ".cuh", ".h"})
+
+
+def _module_name() -> str:
+    """Name of a library built just in time: one for each torch, Python and state of the sources."""
+    digest = hashlib.sha256()
+    for path in _source_files():
+        digest.update(path.relative_to(_source_root()).as_posix().encode() + b"\0" + path.read_bytes())
+    target = running()
+    words = f"tos_native_torch_{target.torch}_py_{target.python}_{digest.hexdigest()[:12]}"
+    return "".join(c if c.isalnum() else "_" for c in words)
+
+
+def _cache_folder() -> Path:
+    return Path.home() / ".cache" / "torch_ort_session" / __version__ / _module_name()
+
+
+def _library_in(folder: Path) -> Path:
+    return folder / f"{_module_name()}{'.pyd' if sys.platform == 'win32' else '.so'}"
