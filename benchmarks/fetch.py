@@ -176,7 +176,7 @@ def _open_member(name: str, member: Member, target: Path, sha256: str, folder: P
                 with path.open("rb") as stream:
                     yield stream
                 return
-    archive = download(member, folder, hint=f"{name}: needs {target} (sha256 {sha256})")
+    archive = download(member, folder, hint=f"{name}: needs {target}\n  (sha256 {sha256})")
     with open_in_archive(archive, member) as stream:
         yield stream
 
@@ -191,7 +191,14 @@ def download(member: Member, folder: Path, *, hint: str) -> Path:
     if not place.exists():
         place.mkdir(parents=True)
         if member.registry == "npm":
-            client = [shutil.which("npm") or "npm", "pack", "--silent", "--pack-destination", str(place)]
+            client = [
+                shutil.which("npm") or "npm",
+                "pack",
+                "--loglevel",
+                "error",
+                "--pack-destination",
+                str(place),
+            ]
             _run_client([*client, f"{member.package}@{member.version}"], "npm pack", member, hint)
         else:
             client = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(place)]
@@ -205,9 +212,7 @@ def download(member: Member, folder: Path, *, hint: str) -> Path:
 def _run_client(command: Sequence[str], title: str, member: Member, hint: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        said = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines() if line.strip()]
-        errors = [line for line in said if line.startswith(("ERROR", "npm error", "npm ERR"))] or said
-        reason = "" if done.returncode == 0 else (errors[-1] if errors else f"exit status {done.returncode}")
+        reason = _reason(f"{done.stderr}\n{done.stdout}", done.returncode) if done.returncode else ""
     except OSError as error:
         reason = f"{error.strerror}: {command[0]}"
     if reason:
@@ -216,6 +221,13 @@ def _run_client(command: Sequence[str], title: str, member: Member, hint: str) -
             f"{title} of {member.release} failed: {reason}\n"
             f"Connect to the package registry and try again, or put the file there yourself."
         )
+
+
+def _reason(said: str, status: int) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # pip ends with its verdict, npm begins with it.
+    verdicts = [line for line in lines if line.startswith("npm error")][:1] or lines[-1:]
+    return verdicts[0].removeprefix("ERROR: ") if verdicts else f"exit status {status}"
 
 
 @contextmanager
