@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ def cpp_extension() -> Any:
     compiler = os.environ.get("CXX", "c++").split()[0]
     if shutil.which(compiler) is None and shutil.which("g++") is None:
         say(f"no C++ compiler ({compiler}) was found: the native extension is left out (pure-Python package)")
+        return None
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        say("Python's headers (Python.h) were not found: the native extension is left out (pure-Python package)")
         return None
     return helpers
 

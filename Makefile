@@ -1,0 +1,44 @@
+# `make demo` and `make test` are all a fresh clone needs: each first makes .venv ready.
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+SET_UP := $(VENV)/.set-up
+EXTENSION := $(VENV)/.extension
+CSRC := $(shell find csrc -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+
+.PHONY: demo test lint full ext setup clean
+
+demo: setup
+	@$(BIN)/python tutorials/01_run_a_model.py
+
+# The closing line of pytest is what a reader, and CI, looks for.
+test: setup
+	$(BIN)/python -m pytest -q -m "not slow and not zoo and not cuda"
+
+full: setup
+	$(BIN)/python -m pytest -q
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	@if [ -x $(BIN)/clang-format ]; then $(BIN)/clang-format --dry-run --Werror $(CSRC); \
+	else echo "clang-format is not installed: csrc/ was not checked"; fi
+
+# Incremental: ninja compiles what changed. Leaves the extension out, and says so, where it cannot be built.
+ext: $(SET_UP)
+	$(BIN)/python setup.py -q build_ext --inplace
+	@touch $(EXTENSION)
+
+setup: $(EXTENSION)
+
+$(SET_UP): pyproject.toml setup.py .ci/setup
+	@PYTHON="$(PYTHON)" .ci/setup $(VENV)
+	@touch $@
+
+$(EXTENSION): $(SET_UP) $(CSRC)
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+clean:
+	rm -rf build dist *.egg-info torch_ort_session/_build_info.py torch_ort_session/_native*.so $(EXTENSION)
