@@ -1,0 +1,114 @@
+"""Matrix products: MatMul, Gemm.
+
+Sources: https://onnx.ai/onnx/operators/onnx__MatMul.html, https://onnx.ai/onnx/operators/onnx__Gemm.html
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.intmm import wrapping_matmul
+from torch_ort_session.ops.kernel import kernel
+
+
+@kernel("MatMul", since=(1, 9, 13))
+def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Matrix product with numpy's rules for ranks and batches.
+
+    Args:
+        a: [..., M, K] or [K]; floats or 32/64-bit integers.
+        b: [..., K, N] or [K].
+        out: Where to write the result.
+
+    Source: https://onnx.ai/onnx/operators/onnx__MatMul.html
+    """
+    if a.is_floating_point():
+        return torch.matmul(a, b, out=out)
+    product = wrapping_matmul(a, b)
+    return product if out is None else out.copy_(product)
+
+
+@kernel("Gemm", since=(7, 9, 11, 13))
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``alpha * A' @ B' + beta * C`` with C broadcast to [M, N].
+
+    Args:
+        a: [M, K], or [K, M] when ``transA``.
+        b: [K, N], or [N, K] when ``transB``.
+        c: Broadcastable to [M, N].
+        alpha: Factor of the product.
+        beta: Factor of C.
+        transA: Whether A comes transposed.
+        transB: Whether B comes transposed.
+        out: Where to write the result.
+
+    Source: https://onnx.ai/onnx/operators/onnx__Gemm.html
+    """
+    if transA:
+        a = a.t()
+    if transB:
+        b = b.t()
+    if not a.is_floating_point():
+        result = _integer_gemm(a, b, c, alpha, beta)
+        return result if out is None else out.copy_(result)
+    if c is not None:
+        return torch.addmm(c, a, b, beta=beta, alpha=alpha, out=out)
+    if alpha == 1.0:
+        return torch.mm(a, b, out=out)
+    return torch.mul(torch.mm(a, b), alpha, out=out)
+
+
+@kernel("Gemm", since=(1, 6))
+def gemm_legacy(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    broadcast: int = 0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    """Gemm where C is broadcast only if ``broadcast`` says so.
+
+    Raises:
+        ValueError: C needs broadcasting and ``broadcast`` is 0.
+
+    Source: https://onnx.ai/onnx/operators/onnx__Gemm.html
+    """
+    rows, columns = a.shape[1 if transA else 0], b.shape[0 if transB else 1]
+    if not broadcast and tuple(c.shape) != (rows, columns):
+        raise ValueError(
+            f"Gemm without broadcast needs C of shape {[rows, columns]}, but it is {list(c.shape)}."
+        )
+    return gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+
+
+def _integer_gemm(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float) -> Tensor:
+    product = wrapping_matmul(a, b)
+    if alpha == 1.0 and (c is None or beta == 1.0):
+        return product if c is None else _integer_add(product, c)
+    total = product.to(torch.float64) * alpha
+    if c is not None:
+        total = total + c.to(torch.float64) * beta
+    return total.to(torch.int64).to(a.dtype)
+
+
+def _integer_add(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is torch.uint64:
+        return (a.view(torch.int64) + b.view(torch.int64)).view(torch.uint64)
+    if a.dtype is torch.uint32:
+        return (a.to(torch.int64) + b.to(torch.int64)).to(torch.uint32)
+    return a + b
