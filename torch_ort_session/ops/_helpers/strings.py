@@ -1,0 +1,63 @@
+"""Strings: numpy object arrays on the host, moved about by the kernels that move tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+
+from torch_ort_session.ops.kernel import Strings
+
+_R = TypeVar("_R")
+
+
+def by_position(move: Callable[..., _R], *values: object, fill: str = "", **rest: Any) -> _R:
+    """Run a kernel that only moves elements on the positions of strings, then put the strings there.
+
+    Args:
+        move: The kernel; it sees int64 tensors of positions where strings came, all else unchanged.
+        *values: Its positional arguments, among them string arrays.
+        fill: The string that position -1 stands for.
+        **rest: Its keyword arguments.
+
+    Returns:
+        What the kernel returns, with string arrays in place of positions. It is typed as the kernel's own
+        result, because a kernel for any element type is annotated with tensors.
+    """
+    pool: list[Strings] = []
+    start = 0
+    arguments: list[object] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            arguments.append(torch.arange(start, start + value.size).reshape(value.shape))
+            pool.append(value.reshape(-1))
+            start += value.size
+        else:
+            arguments.append(value)
+    pool.append(array([fill]))
+    texts = np.concatenate(pool)
+    return cast(_R, _texts(move(*arguments, **rest), texts))
+
+
+def _texts(result: object, texts: Strings) -> object:
+    if isinstance(result, tuple):
+        return tuple(_texts(item, texts) for item in result)
+    if isinstance(result, torch.Tensor):
+        # take() of a one-dimensional index is an array even where one of a 0-d index would be a str.
+        return texts.take(result.reshape(-1).numpy()).reshape(tuple(result.shape))
+    return result
+
+
+def array(texts: Iterable[object], shape: tuple[int, ...] | None = None) -> Strings:
+    """A string tensor of the given texts, one-dimensional without a shape."""
+    items = list(texts)
+    made = np.empty(len(items), dtype=object)
+    made[:] = items
+    return made if shape is None else made.reshape(shape)
+
+
+def as_tensor(texts: Strings) -> torch.Tensor:
+    """The same object, typed as the tensors that kernels for any element type return."""
+    return cast(torch.Tensor, texts)
