@@ -1,0 +1,101 @@
+"""Add, Sub, Mul, Div, Pow and Mod with today's broadcast.
+
+Sources: https://onnx.ai/onnx/operators/onnx__Add.html, onnx__Sub, onnx__Mul, onnx__Div, onnx__Pow, onnx__Mod
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.widen import (
+    UNSIGNED,
+    deliver,
+    divide_truncating,
+    remainder_unsigned,
+    to_wide,
+    with_bits,
+)
+from torch_ort_session.ops.kernel import kernel
+
+
+@kernel("Add", since=(7, 13, 14))
+def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise ``a + b`` of one dtype, broadcast; integers wrap."""
+    if a.dtype in UNSIGNED:
+        return with_bits(torch.add, a, b, out=out)
+    return torch.add(a, b, out=out)
+
+
+@kernel("Sub", since=(7, 13, 14))
+def sub(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise ``a - b`` of one dtype, broadcast; integers wrap."""
+    if a.dtype in UNSIGNED:
+        return with_bits(torch.sub, a, b, out=out)
+    return torch.sub(a, b, out=out)
+
+
+@kernel("Mul", since=(7, 13, 14))
+def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise ``a * b`` of one dtype, broadcast; integers wrap."""
+    if a.dtype in UNSIGNED:
+        return with_bits(torch.mul, a, b, out=out)
+    return torch.mul(a, b, out=out)
+
+
+@kernel("Div", since=(7, 13, 14))
+def div(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise ``a / b`` of one dtype, broadcast; integer division rounds towards zero.
+
+    Raises:
+        RuntimeError: An integer divisor is zero (CPU).
+    """
+    if a.dtype.is_floating_point:
+        return torch.div(a, b, out=out)
+    return deliver(divide_truncating(a, b), out)
+
+
+@kernel("Pow", since=(7, 12, 13, 15))
+def pow_(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise ``x ** y`` in the dtype of ``x``, broadcast.
+
+    Integer powers of integers are exact modulo the width of ``x``; a float power of an integer is computed
+    in float64 and rounded towards zero.
+    """
+    if x.dtype is y.dtype:
+        return torch.pow(x, y, out=out)
+    if x.dtype.is_floating_point:
+        if y.dtype.is_floating_point and y.dtype.itemsize > x.dtype.itemsize:
+            return deliver(torch.pow(x.to(y.dtype), y).to(x.dtype), out)
+        return torch.pow(x, y.to(x.dtype), out=out)
+    if y.dtype.is_floating_point:
+        return deliver(torch.pow(x.to(torch.float64), y.to(torch.float64)).to(x.dtype), out)
+    if y.dtype is torch.uint64:
+        # An exponent of 2**63 or more is negative as int64; a half of it is not.
+        bits = y.view(torch.int64)
+        half = torch.pow(x, (bits >> 1) & torch.iinfo(torch.int64).max)
+        return deliver((half * half * torch.pow(x, bits & 1)).to(x.dtype), out)
+    return deliver(torch.pow(x.to(torch.int64), to_wide(y)).to(x.dtype), out)
+
+
+@kernel("Mod", since=(10, 13, 28))
+def mod(a: Tensor, b: Tensor, *, fmod: int = 0, out: Tensor | None = None) -> Tensor:
+    """Elementwise remainder of one dtype, broadcast.
+
+    Args:
+        a: Dividend.
+        b: Divisor.
+        fmod: 0 gives the sign of the divisor (a zero too), 1 that of the dividend.
+        out: Where to write.
+
+    Raises:
+        RuntimeError: An integer divisor is zero (CPU).
+    """
+    if a.dtype in UNSIGNED:
+        return deliver(remainder_unsigned(a, b), out)
+    if fmod:
+        return torch.fmod(a, b, out=out)
+    if a.dtype.is_floating_point:
+        rest = torch.remainder(a, b)
+        return deliver(torch.where(rest == 0, torch.copysign(rest, b), rest), out)
+    return torch.remainder(a, b, out=out)

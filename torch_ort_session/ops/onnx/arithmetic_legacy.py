@@ -1,0 +1,96 @@
+"""Add, Sub, Mul, Div and Pow before opset 7: broadcast by the attributes ``axis`` and ``broadcast``.
+
+Source: https://onnx.ai/onnx/operators/onnx__Add.html#add-6
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.legacy_broadcast import align
+from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx.arithmetic import add, div, mul, pow_, sub
+
+
+@kernel("Add", since=(1, 6))
+def add_legacy(
+    a: Tensor,
+    b: Tensor,
+    *,
+    axis: int | None = None,
+    broadcast: int = 0,
+    consumed_inputs: list[int] | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``a + b`` in the shape of ``a``, with ``b`` aligned at ``axis``; ``consumed_inputs`` has no effect.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return add(a, align(a, b, axis, broadcast), out=out)
+
+
+@kernel("Sub", since=(1, 6))
+def sub_legacy(
+    a: Tensor,
+    b: Tensor,
+    *,
+    axis: int | None = None,
+    broadcast: int = 0,
+    consumed_inputs: list[int] | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``a - b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return sub(a, align(a, b, axis, broadcast), out=out)
+
+
+@kernel("Mul", since=(1, 6))
+def mul_legacy(
+    a: Tensor,
+    b: Tensor,
+    *,
+    axis: int | None = None,
+    broadcast: int = 0,
+    consumed_inputs: list[int] | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``a * b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return mul(a, align(a, b, axis, broadcast), out=out)
+
+
+@kernel("Div", since=(1, 6))
+def div_legacy(
+    a: Tensor,
+    b: Tensor,
+    *,
+    axis: int | None = None,
+    broadcast: int = 0,
+    consumed_inputs: list[int] | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``a / b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return div(a, align(a, b, axis, broadcast), out=out)
+
+
+@kernel("Pow", since=(1,))
+def pow_legacy(
+    x: Tensor, y: Tensor, *, axis: int | None = None, broadcast: int = 0, out: Tensor | None = None
+) -> Tensor:
+    """``x ** y`` in the shape of ``x``, with ``y`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return pow_(x, align(x, y, axis, broadcast), out=out)
