@@ -1,1 +1,35 @@
-"""Run ONNX models inside PyTorch."""
+"""Run ONNX models inside PyTorch: on torch tensors, from torch's allocators, on torch's current stream."""
+
+from __future__ import annotations
+
+from torch_ort_session._version import __version__
+from torch_ort_session.errors import (
+    CaptureError,
+    DeviceIndexError,
+    DeviceValidationError,
+    InputError,
+    KernelError,
+    ModelError,
+    PlanError,
+    SessionError,
+    UnsupportedOpError,
+)
+from torch_ort_session.options import Options
+from torch_ort_session.session import Port, Session, load
+
+__all__ = [
+    "CaptureError",
+    "DeviceIndexError",
+    "DeviceValidationError",
+    "InputError",
+    "KernelError",
+    "ModelError",
+    "Options",
+    "PlanError",
+    "Port",
+    "Session",
+    "SessionError",
+    "UnsupportedOpError",
+    "__version__",
+    "load",
+]

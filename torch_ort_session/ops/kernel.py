@@ -42,6 +42,14 @@ class Body(Protocol):
         ...
 
 
+class Validation(Protocol):
+    """Where kernels report bad data without a host read."""
+
+    def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
+        """Note the first index outside of ``[-size, size)``; return a safe, wrapped index."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelContext:
     """What a kernel may ask for beyond its schema.
@@ -54,6 +62,7 @@ class KernelContext:
             from int8 where both are carried by one torch dtype (see ``ir.types``).
         output_types: The same for the outputs.
         bodies: Control-flow bodies by attribute name.
+        validation: Where bad data is reported; None where torch itself refuses it with a Python error.
     """
 
     node: Node
@@ -62,6 +71,7 @@ class KernelContext:
     input_types: tuple[ElementType | None, ...] = ()
     output_types: tuple[ElementType | None, ...] = ()
     bodies: Mapping[str, Body] = field(default_factory=dict)
+    validation: Validation | None = None
 
     def wants(self, index: int) -> bool:
         """Whether output ``index`` is read by anybody."""

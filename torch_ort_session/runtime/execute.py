@@ -1,0 +1,277 @@
+"""Runs steps: every step becomes one call on the list of values, and a run is a loop over the calls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import torch
+
+from torch_ort_session.errors import KernelError, SessionError
+from torch_ort_session.ir.graph import AttributeValue, Weight
+from torch_ort_session.ops.kernel import InputParam, Kernel, Value
+from torch_ort_session.plan.steps import NOTHING, BodySteps, Step, Steps
+from torch_ort_session.runtime.results import storages
+
+Values: TypeAlias = list[Any]
+Call: TypeAlias = Callable[[Values], None]
+
+_HOST_LIMIT = 1 << 24
+"""Elements a host input may have: shapes and axes are short, so a longer one is a fault of the model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundStep:
+    """A step made callable.
+
+    Attributes:
+        call: Reads its inputs from the values and writes its outputs there.
+        release: Values to drop afterwards.
+        step: The step itself, for messages.
+    """
+
+    call: Call
+    release: tuple[int, ...]
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Steps made callable.
+
+    Attributes:
+        steps: What they were made from.
+        calls: One a step.
+        constants: Memory addresses of the constants among the initial values.
+    """
+
+    steps: Steps
+    calls: tuple[BoundStep, ...]
+    constants: frozenset[int]
+
+
+def bind_steps(steps: Steps) -> Program:
+    """Make every step callable."""
+    calls = tuple(BoundStep(_bind(step, steps), step.release, step) for step in steps.items)
+    return Program(steps, calls, frozenset(storages(steps.template)))
+
+
+def execute(program: Program, values: Values) -> None:
+    """Run every step on ``values``, dropping each value after its last use.
+
+    Args:
+        program: What to run.
+        values: The frame: one entry a value id, with constants and feeds in place.
+
+    Raises:
+        KernelError: A kernel failed; it names the node and its inputs, and the cause is chained.
+    """
+    bound = None
+    try:
+        for bound in program.calls:
+            bound.call(values)
+            for value in bound.release:
+                values[value] = None
+    except SessionError:
+        raise
+    except torch.OutOfMemoryError as error:
+        if bound is not None:
+            error.add_note(f"while running node {bound.step.node.name!r} ({bound.step.node.qualified})")
+        raise
+    except Exception as error:
+        if bound is None:
+            raise
+        raise _failure(bound.step, program.steps, values, error) from error
+
+
+def _failure(step: Step, steps: Steps, values: Values, error: Exception) -> KernelError:
+    inputs = [
+        f"{name or '(absent)'}: {describe_value(values[value])}"
+        for name, value in zip(step.node.inputs, step.inputs, strict=True)
+    ]
+    text = str(error).strip() or type(error).__name__
+    return KernelError(text, node=step.node.name, op=step.node.qualified, inputs=inputs)
+
+
+def describe_value(value: object) -> str:
+    """One readable description of a run-time value, such as ``float32[2, 3] cpu``."""
+    if value is None:
+        return "absent"
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"{dtype}{list(value.shape)} {value.device}"
+    if isinstance(value, tuple):
+        return f"sequence of {len(value)}"
+    shape = getattr(value, "shape", None)
+    return f"string{list(shape)}" if shape is not None else type(value).__name__
+
+
+def _bind(step: Step, steps: Steps) -> Call:
+    kernel, signature = step.kernel, step.kernel.signature
+    keywords: dict[str, Any] = {
+        name: _attribute(value, step.ctx.device)
+        for name, value in step.node.attributes.items()
+        if name not in step.bodies
+    }
+    if signature.takes_ctx:
+        keywords["ctx"] = step.ctx
+    params = _params(kernel, len(step.inputs))
+    inputs = list(step.inputs)
+    while inputs and _foldable(params[len(inputs) - 1], inputs[-1], steps):
+        param, value = params[len(inputs) - 1], inputs.pop()
+        if value != NOTHING or param.host is not None:
+            keywords[param.name] = _host(steps.template[value], param.host)
+    call = functools.partial(kernel.fn, **keywords) if keywords else kernel.fn
+    if step.bodies:
+        return _with_bodies(kernel, keywords, step, inputs, params)
+    forms = tuple(params[i].host for i in range(len(inputs)))
+    return _positional(call, tuple(inputs), forms, step.outputs, signature.several_outputs)
+
+
+def _params(kernel: Kernel, count: int) -> list[InputParam]:
+    declared = list(kernel.signature.inputs)
+    while declared and len(declared) < count and declared[-1].variadic:
+        declared.append(declared[-1])
+    if len(declared) < count:
+        raise SessionError(f"kernel of {kernel.op} takes {len(declared)} inputs, the node gives {count}")
+    return declared
+
+
+def _foldable(param: InputParam, value: int, steps: Steps) -> bool:
+    """Whether a trailing input can be bound once: absent, or a host input whose value is constant."""
+    if param.variadic:
+        return False
+    if value == NOTHING:
+        return True
+    return param.host is not None and steps.template[value] is not None
+
+
+def _positional(
+    fn: Callable[..., Any],
+    inputs: tuple[int, ...],
+    forms: tuple[str | None, ...],
+    outputs: tuple[int, ...],
+    several: bool,
+) -> Call:
+    if not any(forms) and not several and len(outputs) == 1:
+        return _single(fn, inputs, outputs[0])
+    plan = tuple(zip(inputs, forms, strict=True))
+
+    def arguments(values: Values) -> list[Any]:
+        return [values[i] if form is None else _host(values[i], form) for i, form in plan]
+
+    if several:
+
+        def call_several(values: Values) -> None:
+            _store(values, outputs, fn(*arguments(values)))
+
+        return call_several
+    output = outputs[0]
+
+    def call_general(values: Values) -> None:
+        values[output] = fn(*arguments(values))
+
+    return call_general
+
+
+def _single(fn: Callable[..., Any], inputs: tuple[int, ...], output: int) -> Call:
+    # One closure per arity: unpacking a generic argument list costs a third of a microsecond a step.
+    if len(inputs) == 1:
+        (a,) = inputs
+
+        def call_one(values: Values) -> None:
+            values[output] = fn(values[a])
+
+        return call_one
+    if len(inputs) == 2:
+        a, b = inputs
+
+        def call_two(values: Values) -> None:
+            values[output] = fn(values[a], values[b])
+
+        return call_two
+    if len(inputs) == 3:
+        a, b, c = inputs
+
+        def call_three(values: Values) -> None:
+            values[output] = fn(values[a], values[b], values[c])
+
+        return call_three
+
+    def call_many(values: Values) -> None:
+        values[output] = fn(*[values[i] for i in inputs])
+
+    return call_many
+
+
+def _store(values: Values, outputs: tuple[int, ...], results: tuple[Value, ...]) -> None:
+    if len(results) < len(outputs):
+        raise ValueError(f"the kernel gave {len(results)} outputs, the node names {len(outputs)}")
+    for output, result in zip(outputs, results, strict=False):
+        if output != NOTHING:
+            values[output] = result
+
+
+def _with_bodies(
+    kernel: Kernel, keywords: dict[str, Any], step: Step, inputs: list[int], params: list[InputParam]
+) -> Call:
+    programs = {name: (body, bind_steps(body.steps)) for name, body in step.bodies.items()}
+    rest = {name: value for name, value in keywords.items() if name != "ctx"}
+    fn = functools.partial(kernel.fn, **rest)
+    plan = tuple((value, params[i].host) for i, value in enumerate(inputs))
+    outputs, several = step.outputs, kernel.signature.several_outputs
+
+    def call_bodies(values: Values) -> None:
+        bodies = {name: _bound_body(body, program, values) for name, (body, program) in programs.items()}
+        ctx = replace(step.ctx, bodies=bodies)
+        result = fn(*[values[i] if form is None else _host(values[i], form) for i, form in plan], ctx=ctx)
+        _store(values, outputs, result if several else (result,))
+
+    return call_bodies
+
+
+def _bound_body(body: BodySteps, program: Program, outer: Values) -> Callable[..., tuple[Value, ...]]:
+    captured = [(inside, outer[outside]) for outside, inside in body.captured]
+    steps = body.steps
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if len(inputs) != len(steps.inputs):
+            raise ValueError(f"the body takes {len(steps.inputs)} inputs, {len(inputs)} were given")
+        values = list(steps.template)
+        for inside, value in captured:
+            values[inside] = value
+        for place, value in zip(steps.inputs, inputs, strict=True):
+            values[place] = value
+        execute(program, values)
+        return tuple(values[output] for output in steps.outputs)
+
+    return run
+
+
+def _attribute(value: AttributeValue, device: torch.device) -> object:
+    if isinstance(value, Weight):
+        return value.data.to(device) if isinstance(value.data, torch.Tensor) else value.data
+    if isinstance(value, tuple):
+        return [_attribute(item, device) for item in value]
+    return value
+
+
+def _host(value: Any, form: str | None) -> Any:
+    """A value as Python numbers. For a tensor on a device this waits for it."""
+    if value is None or form is None:
+        return value
+    if form in ("ints", "floats"):
+        if value.numel() > _HOST_LIMIT:
+            raise ValueError(f"{value.numel()} elements are too many for a list of sizes, axes or scales")
+        listed = value.tolist()
+        return listed if isinstance(listed, list) else [listed]
+    if value.numel() != 1:
+        raise ValueError(f"a single number is expected, not a tensor of shape {list(value.shape)}")
+    number = value.item()
+    if form == "int":
+        return int(number)
+    if form == "float":
+        return float(number)
+    return bool(number) if form == "bool" else number

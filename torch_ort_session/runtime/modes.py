@@ -1,0 +1,32 @@
+"""The modes a run is made under."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iterator[None]:
+    """No inference mode, no autocast, grad as asked; the caller's modes are back afterwards.
+
+    Args:
+        device: Where the run takes place; it is made current.
+        grad: Whether autograd records.
+        num_threads: Threads of torch's CPU kernels; None leaves them.
+    """
+    with contextlib.ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.set_grad_enabled(grad))
+        if torch.is_autocast_enabled(device.type):
+            stack.enter_context(torch.autocast(device.type, enabled=False))
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+        if num_threads is not None:
+            before = torch.get_num_threads()
+            torch.set_num_threads(num_threads)
+            stack.callback(torch.set_num_threads, before)
+        yield

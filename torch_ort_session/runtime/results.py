@@ -1,0 +1,87 @@
+"""Results: their names, and memory that is theirs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+
+class Outputs(tuple[Any, ...]):
+    """Results in order: ``out[0]``, ``out["name"]``, ``out.name``, or unpacked."""
+
+    _names: tuple[str, ...]
+
+    def __new__(cls, names: Sequence[str], values: Sequence[Any]) -> Self:
+        """Pair names with values."""
+        self = super().__new__(cls, values)
+        self._names = tuple(names)
+        return self
+
+    def keys(self) -> tuple[str, ...]:
+        """The output names."""
+        return self._names
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            if key not in self._names:
+                raise KeyError(f"no output {key!r}; there are {', '.join(map(repr, self._names))}")
+            return super().__getitem__(self._names.index(key))
+        return super().__getitem__(key)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self._names:
+            return self[name]
+        raise AttributeError(f"no output {name!r}; there are {', '.join(map(repr, self._names))}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Outputs, (self._names, tuple(self)))
+
+    def __repr__(self) -> str:
+        return "Outputs(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._names, self, strict=True)) + ")"
+
+
+def storages(values: Iterable[Any]) -> set[int]:
+    """Addresses of the memory behind tensors, those inside of sequences included."""
+    found: set[int] = set()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.add(value.untyped_storage().data_ptr())
+        elif isinstance(value, tuple):
+            found |= storages(value)
+    return found
+
+
+def own(
+    results: Iterable[Any], constants: frozenset[int], fed: Iterable[Any], device: torch.device
+) -> list[Any]:
+    """Give results memory of their own where they alias a feed, a weight or one another.
+
+    Args:
+        results: Values of the run.
+        constants: Memory addresses of the weights.
+        fed: Values that were fed.
+        device: Where results belong.
+
+    Returns:
+        The results, copied only where they had to be.
+    """
+    taken = storages(fed)
+    return [_owned(result, constants, taken, device) for result in results]
+
+
+def _owned(value: Any, constants: frozenset[int], taken: set[int], device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.device != device:
+            return value.to(device)
+        pointer = value.untyped_storage().data_ptr()
+        shared = pointer in taken or pointer in constants
+        if (shared and value.numel()) or value.is_inference():
+            return value.clone(memory_format=torch.contiguous_format)
+        taken.add(pointer)
+        return value
+    if isinstance(value, tuple):
+        return tuple(_owned(item, constants, taken, device) for item in value)
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,295 @@
+"""The door: what users hold. It wires loading, steps and execution together and delegates to them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_ort_session.errors import InputError
+from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
+from torch_ort_session.ir.load import load_model
+from torch_ort_session.ir.types import Dim, SequenceType, TensorType, ValueType, describe
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.options import Options
+from torch_ort_session.plan.lower import lower
+from torch_ort_session.plan.steps import Setting, build_steps
+from torch_ort_session.runtime import feeds
+from torch_ort_session.runtime.execute import Program, bind_steps, execute
+from torch_ort_session.runtime.modes import run_modes
+from torch_ort_session.runtime.results import Outputs, own
+from torch_ort_session.runtime.validation import ValidationWord
+
+_PROGRAMS = 8
+"""Choices of outputs whose steps a session keeps; the least recently used goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a model.
+
+    Attributes:
+        name: Its name.
+        dtype: The torch dtype of its tensors (of a sequence's items); None for strings and unknown types.
+        shape: Its dims, symbolic ones as strings and unknown ones as None; None when the rank is unknown.
+        type: The full ONNX type.
+    """
+
+    name: str
+    dtype: torch.dtype | None
+    shape: tuple[Dim, ...] | None
+    type: ValueType | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {describe(self.type)}"
+
+
+class Session:
+    """A loaded model, ready to run; made by :func:`load`.
+
+    Runs of one session serialise; independent sessions run concurrently. Sessions pickle and deepcopy.
+    """
+
+    def __init__(self, model: Model, device: torch.device, options: Options) -> None:
+        self._model = Model(
+            lower(model.graph),
+            model.opsets,
+            model.ir_version,
+            model.producer,
+            model.metadata,
+            model.source,
+        )
+        self._device = device
+        self._options = options
+        self._weights: dict[str, Value] = {}
+        self._programs: OrderedDict[tuple[str, ...], Program] = OrderedDict()
+        self._validation = None if device.type == "cpu" else ValidationWord(device)
+        self._lock = threading.RLock()
+        self._program(tuple(info.name for info in self._model.graph.outputs))
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What must be fed, in order."""
+        graph = self._model.graph
+        return tuple(_port(info) for info in graph.inputs if info.name not in graph.initializers)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What a run gives, in order."""
+        return tuple(_port(info) for info in self._model.graph.outputs)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the session runs."""
+        return self._device
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that runs: functions expanded, every node with a kernel."""
+        return self._model.graph
+
+    @property
+    def model(self) -> Model:
+        """What was loaded: graph, opsets, producer, metadata and where it came from."""
+        return self._model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on positional inputs, keyword inputs, or one mapping.
+
+        Returns:
+            The output of a model with one, else :class:`Outputs`.
+
+        Raises:
+            InputError: A feed does not fit.
+            KernelError: A kernel failed.
+        """
+        feed = self._feed(args, kwargs)
+        names = tuple(info.name for info in self._model.graph.outputs)
+        results = self._run(names, feed)
+        return results[0] if len(results) == 1 else Outputs(names, results)
+
+    def run(self, output_names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+        """Run with onnxruntime's order of arguments.
+
+        Args:
+            output_names: Names of outputs or of any intermediate value; None asks for the model's outputs.
+            feed: Inputs by name: torch tensors, numpy arrays, Python numbers, DLPack producers.
+
+        Returns:
+            One result a name: a tensor, a tuple of tensors for a sequence, None for an absent optional, a
+            numpy object array for strings. Results share no memory with feeds, weights or one another.
+
+        Raises:
+            InputError: A feed does not fit.
+            ModelError: A name is no value of the model.
+            KernelError: A kernel failed.
+        """
+        if isinstance(output_names, str):
+            raise InputError(f"output_names is a list of names; write [{output_names!r}]", name=output_names)
+        if not isinstance(feed, Mapping):
+            kind = type(feed).__name__
+            raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
+        if output_names is None:
+            output_names = [info.name for info in self._model.graph.outputs]
+        return self._run(tuple(output_names), feed)
+
+    def _feed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        if len(args) == 1 and isinstance(args[0], Mapping) and not kwargs:
+            return args[0]
+        names = [port.name for port in self.inputs]
+        if len(args) > len(names):
+            raise InputError(
+                f"{len(args)} positional inputs were given, the model takes {len(names)}: {', '.join(names)}",
+                got=str(len(args)),
+                expected=str(len(names)),
+            )
+        feed = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in feed:
+                raise InputError(f"input {name!r} was given by position and by name", name=name)
+        return {**feed, **kwargs}
+
+    def _run(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
+        with self._lock:
+            program = self._program(names)
+            values = list(program.steps.template)
+            grad = _place(program, self._model.graph, feed, values, self._device)
+            fed = [values[i] for i in program.steps.inputs]
+            with run_modes(self._device, grad, self._options.num_threads):
+                if self._validation is not None:
+                    self._validation.begin()
+                execute(program, values)
+                if self._validation is not None:
+                    self._validation.finish()
+                results = [values[i] for i in program.steps.outputs]
+                return own(results, program.constants, fed, self._device)
+
+    def _program(self, names: tuple[str, ...]) -> Program:
+        program = self._programs.get(names)
+        if program is None:
+            setting = Setting(self._device, self._constant, validation=self._validation)
+            program = bind_steps(build_steps(self._model.graph, setting, names))
+            self._programs[names] = program
+            while len(self._programs) > _PROGRAMS:
+                self._programs.popitem(last=False)
+        else:
+            self._programs.move_to_end(names)
+        return program
+
+    def _constant(self, name: str, weight: Weight) -> Value:
+        if name not in self._weights:
+            data = weight.data
+            self._weights[name] = data.to(self._device) if isinstance(data, torch.Tensor) else data
+        return self._weights[name]
+
+    def __repr__(self) -> str:
+        lines = [f"Session({self._model.source!r}, device={str(self._device)!r})"]
+        lines += [f"  input  {port}" for port in self.inputs]
+        lines += [f"  output {port}" for port in self.outputs]
+        nodes = sum(1 for _ in self._model.graph.all_nodes())
+        lines.append(f"  {nodes} nodes, {_readable(weight_bytes(self._model.graph))} of weights")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Session, (self._model, self._device, self._options))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Session:
+        return Session(self._model, self._device, self._options)
+
+
+def load(
+    model: str | os.PathLike[str] | bytes | Any,
+    *,
+    device: str | torch.device | None = None,
+    options: Options | None = None,
+    base_dir: str | os.PathLike[str] | None = None,
+) -> Session:
+    """Load an ONNX model.
+
+    Args:
+        model: A path, the bytes of a model, or an ``onnx.ModelProto``.
+        device: Where it runs; None is torch's default device.
+        options: How it runs.
+        base_dir: Folder of the external data of a model given as bytes or proto.
+
+    Returns:
+        A session.
+
+    Raises:
+        ModelError: The model is malformed.
+        UnsupportedOpError: It uses operators without a kernel; all of them are named.
+        InputError: The device is not available.
+    """
+    target = _device(device)
+    return Session(load_model(model, base_dir=base_dir), target, options or Options())
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    target = torch.get_default_device() if device is None else torch.device(device)
+    if target.type == "cuda":
+        if not torch.cuda.is_available():
+            raise InputError(
+                "device 'cuda' was asked for and this torch finds no CUDA device; load with device='cpu', or "
+                "install a CUDA build of torch on a machine with a GPU",
+                name="device",
+                got=str(target),
+            )
+        index = torch.cuda.current_device() if target.index is None else target.index
+        if index >= torch.cuda.device_count():
+            count = torch.cuda.device_count()
+            raise InputError(f"device {target} does not exist; there are {count}", name="device")
+        return torch.device("cuda", index)
+    if target.type != "cpu":
+        raise InputError(
+            f"device {str(target)!r} is not supported; use 'cpu' or 'cuda'", name="device", got=str(target)
+        )
+    return torch.device("cpu")
+
+
+def _place(
+    program: Program, graph: Graph, feed: Mapping[str, Any], values: list[Any], device: torch.device
+) -> bool:
+    """Check the feeds and put them into the frame; says whether the run is to be differentiable."""
+    infos = {info.name: info for info in graph.inputs}
+    required = [name for name in infos if name not in graph.initializers]
+    feeds.check_names(feed, list(infos), required)
+    symbols: dict[str, tuple[int, str]] = {}
+    grad = False
+    for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
+        if name in feed:
+            value = feeds.convert(infos[name], feed[name], device, symbols)
+            values[place] = value
+            grad = grad or (isinstance(value, torch.Tensor) and value.requires_grad)
+    return grad and torch.is_grad_enabled()
+
+
+def _port(info: ValueInfo) -> Port:
+    kind = info.type
+    while isinstance(kind, SequenceType):
+        kind = kind.item
+    if isinstance(kind, TensorType):
+        shape = kind.shape if isinstance(info.type, TensorType) else None
+        return Port(info.name, kind.element.torch_dtype, shape, info.type)
+    return Port(info.name, None, None, info.type)
+
+
+def weight_bytes(graph: Graph) -> int:
+    """Bytes of every weight, those of control-flow bodies included."""
+    inner: list[Node] = list(graph.all_nodes())
+    own = sum(weight.nbytes for weight in graph.initializers.values())
+    bodies = [body for node in inner for _, body in node.subgraphs()]
+    return own + sum(weight.nbytes for body in bodies for weight in body.initializers.values())
+
+
+def _readable(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
