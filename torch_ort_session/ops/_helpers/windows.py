@@ -1,0 +1,86 @@
+"""Sliding windows: explicit and automatic padding, and windows as a view.
+
+Source: https://onnx.ai/onnx/operators/onnx__Conv.html (auto_pad, pads, strides, dilations)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def window_pads(
+    auto_pad: str,
+    pads: Sequence[int] | None,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """Padding before and after each spatial axis.
+
+    Args:
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        pads: Begins, then ends; None is none. Only NOTSET reads it.
+        sizes: Spatial sizes of the input.
+        kernel: Kernel size by axis.
+        strides: Stride by axis.
+        dilations: Dilation by axis.
+
+    Raises:
+        ValueError: An unknown ``auto_pad``, or ``pads`` of the wrong length.
+    """
+    rank = len(sizes)
+    if auto_pad == "NOTSET" or not auto_pad:
+        if pads is None:
+            return [0] * rank, [0] * rank
+        if len(pads) != 2 * rank:
+            raise ValueError(f"pads needs {2 * rank} values for {rank} spatial axes, but has {len(pads)}.")
+        return list(pads[:rank]), list(pads[rank:])
+    if auto_pad == "VALID":
+        return [0] * rank, [0] * rank
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, not {auto_pad!r}.")
+    begin, end = [], []
+    for size, width, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
+        total = max((-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size, 0)
+        less, more = total // 2, total - total // 2
+        begin.append(less if auto_pad == "SAME_UPPER" else more)
+        end.append(more if auto_pad == "SAME_UPPER" else less)
+    return begin, end
+
+
+def pad_spatial(x: Tensor, begin: Sequence[int], end: Sequence[int], value: float = 0.0) -> Tensor:
+    """``x`` with its last axes padded by a constant (cropped where negative); ``x`` itself for no padding."""
+    if not any(begin) and not any(end):
+        return x
+    flat: list[int] = []
+    for before, after in zip(reversed(begin), reversed(end), strict=True):
+        flat += (before, after)
+    return torch.constant_pad_nd(x, flat, value)
+
+
+def windows(
+    x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Tensor:
+    """All windows of ``x`` [N, C, D1..Dn] as a view [N, C, O1..On, K1..Kn]; none hangs over the end."""
+    for axis, (width, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), start=2):
+        x = x.unfold(axis, (width - 1) * dilation + 1, stride)
+        if dilation != 1:
+            x = x[..., ::dilation]
+    return x
+
+
+def per_axis(values: Sequence[int] | None, rank: int, name: str) -> list[int]:
+    """An attribute that holds one value a spatial axis; ones when it is absent.
+
+    Raises:
+        ValueError: It has another number of values.
+    """
+    if values is None:
+        return [1] * rank
+    if len(values) != rank:
+        raise ValueError(f"{name} needs {rank} values for {rank} spatial axes, but has {len(values)}.")
+    return list(values)

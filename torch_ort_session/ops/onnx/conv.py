@@ -1,0 +1,138 @@
+"""Convolutions of floats: Conv, ConvTranspose.
+
+Sources: https://onnx.ai/onnx/operators/onnx__Conv.html, https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.windows import pad_spatial, per_axis, window_pads
+from torch_ort_session.ops.kernel import kernel
+
+
+@kernel("Conv", since=(1, 11, 22))
+def conv(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """Convolution over any number of spatial axes.
+
+    Args:
+        x: [N, C, D1..Dn].
+        w: [M, C / group, K1..Kn].
+        b: [M], added to every output channel.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: Dilation by axis.
+        group: Number of channel groups.
+        kernel_shape: K1..Kn once more.
+        pads: Begins, then ends.
+        strides: Stride by axis.
+
+    Raises:
+        ValueError: ``kernel_shape``, ``pads``, ``strides`` or ``dilations`` do not fit the inputs.
+
+    Source: https://onnx.ai/onnx/operators/onnx__Conv.html
+    """
+    kernel = w.shape[2:]
+    rank = len(kernel)
+    if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel):
+        raise ValueError(f"kernel_shape is {kernel_shape}, but the weight's spatial shape is {list(kernel)}.")
+    strides = per_axis(strides, rank, "strides")
+    dilations = per_axis(dilations, rank, "dilations")
+    begin, end = window_pads(auto_pad, pads, x.shape[2:], kernel, strides, dilations)
+    if begin != end:
+        x = pad_spatial(x, begin, end)
+        begin = [0] * rank
+    return torch.convolution(x, w, b, strides, begin, dilations, False, [0] * rank, group)
+
+
+@kernel("ConvTranspose", since=(1, 11, 22))
+def conv_transpose(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    output_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """Transposed convolution over any number of spatial axes.
+
+    Args:
+        x: [N, C, D1..Dn].
+        w: [C, M / group, K1..Kn].
+        b: [M], added to every output channel.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: Dilation by axis.
+        group: Number of channel groups.
+        kernel_shape: K1..Kn once more.
+        output_padding: Elements added at the end of each axis.
+        output_shape: Spatial sizes of the result; the pads follow from it.
+        pads: Begins, then ends: what is cut off the full result.
+        strides: Stride by axis.
+
+    Raises:
+        ValueError: An attribute does not fit the inputs.
+
+    Source: https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
+    """
+    kernel = w.shape[2:]
+    rank = len(kernel)
+    if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel):
+        raise ValueError(f"kernel_shape is {kernel_shape}, but the weight's spatial shape is {list(kernel)}.")
+    strides = per_axis(strides, rank, "strides")
+    dilations = per_axis(dilations, rank, "dilations")
+    extra = [0] * rank if output_padding is None else per_axis(output_padding, rank, "output_padding")
+    full = [
+        stride * (size - 1) + (width - 1) * dilation + 1
+        for size, width, stride, dilation in zip(x.shape[2:], kernel, strides, dilations, strict=True)
+    ]
+    begin, end = _transposed_pads(auto_pad, pads, output_shape, x.shape[2:], strides, full, extra)
+    fits = [more < max(step, gap) for more, step, gap in zip(extra, strides, dilations, strict=True)]
+    if begin == end and min(begin, default=0) >= 0 and all(fits):
+        return torch.convolution(x, w, b, strides, begin, dilations, True, extra, group)
+    # torch cuts both ends alike and bounds the extra size, so the rest is cut (or grown by zeros) here.
+    y = torch.convolution(x, w, None, strides, [0] * rank, dilations, True, [0] * rank, group)
+    y = pad_spatial(y, [-size for size in begin], [more - size for more, size in zip(extra, end, strict=True)])
+    return y if b is None else y + b.reshape(-1, *[1] * rank)
+
+
+def _transposed_pads(
+    auto_pad: str,
+    pads: list[int] | None,
+    output_shape: list[int] | None,
+    sizes: torch.Size,
+    strides: list[int],
+    full: list[int],
+    extra: list[int],
+) -> tuple[list[int], list[int]]:
+    """What is cut off the full result at the begin and the end of each axis; negative grows it."""
+    rank = len(sizes)
+    same = auto_pad in ("SAME_UPPER", "SAME_LOWER")
+    if output_shape is None and not same:
+        return window_pads(auto_pad, pads, sizes, sizes, strides, strides)
+    if output_shape is None:
+        wanted = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+    elif len(output_shape) == rank + 2:
+        wanted = output_shape[2:]
+    else:
+        wanted = per_axis(output_shape, rank, "output_shape")
+    total = [size + more - goal for size, more, goal in zip(full, extra, wanted, strict=True)]
+    less = [count // 2 for count in total]
+    more = [count - count // 2 for count in total]
+    return (less, more) if auto_pad == "SAME_UPPER" else (more, less)
