@@ -62,9 +62,7 @@ def pad_spatial(x: Tensor, begin: Sequence[int], end: Sequence[int], value: floa
     return torch.constant_pad_nd(x, flat, value)
 
 
-def windows(
-    x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Tensor:
+def windows(x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Tensor:
     """All windows of ``x`` [N, C, D1..Dn] as a view [N, C, O1..On, K1..Kn]; none hangs over the end."""
     for axis, (width, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), start=2):
         x = x.unfold(axis, (width - 1) * dilation + 1, stride)

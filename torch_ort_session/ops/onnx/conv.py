@@ -108,7 +108,9 @@ def conv_transpose(
         return torch.convolution(x, w, b, strides, begin, dilations, True, extra, group)
     # torch cuts both ends alike and bounds the extra size, so the rest is cut (or grown by zeros) here.
     y = torch.convolution(x, w, None, strides, [0] * rank, dilations, True, [0] * rank, group)
-    y = pad_spatial(y, [-size for size in begin], [more - size for more, size in zip(extra, end, strict=True)])
+    y = pad_spatial(
+        y, [-size for size in begin], [more - size for more, size in zip(extra, end, strict=True)]
+    )
     return y if b is None else y + b.reshape(-1, *[1] * rank)
 
 

@@ -71,8 +71,7 @@ def deform_conv(
     batch, channels = x.shape[0], x.shape[1]
     moved = offset.reshape(batch, offset_group, taps, rank, *outs)
     positions = [
-        moved[:, :, :, d] + _grid(d, widths, outs, strides[d], dilations[d], begin[d], x)
-        for d in range(rank)
+        moved[:, :, :, d] + _grid(d, widths, outs, strides[d], dilations[d], begin[d], x) for d in range(rank)
     ]
     sampled = _sample(x.reshape(batch, offset_group, channels // offset_group, -1), sizes, positions)
     if mask is not None:
@@ -84,7 +83,13 @@ def deform_conv(
 
 
 def _grid(
-    axis: int, widths: tuple[int, ...], outs: tuple[int, ...], stride: int, dilation: int, begin: int, x: Tensor
+    axis: int,
+    widths: tuple[int, ...],
+    outs: tuple[int, ...],
+    stride: int,
+    dilation: int,
+    begin: int,
+    x: Tensor,
 ) -> Tensor:
     """Where the undeformed taps lie on one axis: [K1 * .. * Kn, O1..On], broadcastable."""
     rank = len(widths)
