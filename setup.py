@@ -38,7 +38,7 @@ def cpp_extension() -> Any:
         say(f"no C++ compiler ({compiler}) was found: the native extension is left out (pure-Python package)")
         return None
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-        say("Python's headers (Python.h) were not found: the native extension is left out (pure-Python package)")
+        say("Python.h was not found: the native extension is left out (pure-Python package)")
         return None
     return helpers
 

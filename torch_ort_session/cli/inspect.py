@@ -1,0 +1,130 @@
+"""``torch-ort-session inspect``: what a model says, and what of it cannot run here."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import Any
+
+from torch_ort_session.cli.common import add_json, add_model, count, print_json, size, table, waiting
+from torch_ort_session.errors import UnsupportedOp, UnsupportedOpError
+from torch_ort_session.ir.graph import Model, Node, ValueInfo
+from torch_ort_session.ir.load import load_model
+from torch_ort_session.ir.types import describe
+from torch_ort_session.plan.lower import lower
+
+
+def add(commands: argparse._SubParsersAction[Any]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser("inspect", help="show a model's inputs, outputs, operators and weights")
+    add_model(parser)
+    parser.add_argument(
+        "--nodes", action="store_true", help="list every node with the values it reads and makes"
+    )
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the model says."""
+    with waiting(f"loading {args.model}"):
+        model = load_model(args.model)
+    facts = _facts(model, args.nodes)
+    if args.json:
+        print_json(facts)
+    else:
+        print("\n".join(_lines(facts)))
+    return 0
+
+
+def _facts(model: Model, nodes: bool) -> dict[str, Any]:
+    graph = model.graph
+    ops = Counter((node.domain or "ai.onnx", node.op) for node in graph.all_nodes())
+    fed = [info for info in graph.inputs if info.name not in graph.initializers]
+    facts: dict[str, Any] = {
+        "model": model.source,
+        "producer": model.producer,
+        "ir_version": model.ir_version,
+        "opsets": {domain or "ai.onnx": version for domain, version in model.opsets.items()},
+        "metadata": dict(model.metadata),
+        "inputs": [_port(info) for info in fed],
+        "outputs": [_port(info) for info in graph.outputs],
+        "weights": {
+            "tensors": len(graph.initializers),
+            "bytes": sum(weight.nbytes for weight in graph.initializers.values()),
+        },
+        "nodes": len(graph.nodes),
+        "nested_nodes": sum(1 for _ in graph.all_nodes()) - len(graph.nodes),
+        "ops": [
+            {"domain": domain, "op": op, "count": number}
+            for (domain, op), number in sorted(ops.items(), key=lambda item: (-item[1], item[0]))
+        ],
+        "unsupported": [_unsupported(op) for op in _missing(model)],
+    }
+    if nodes:
+        facts["node_list"] = [_node(node) for node in graph.nodes]
+    return facts
+
+
+def _missing(model: Model) -> tuple[UnsupportedOp, ...]:
+    try:
+        lower(model.graph)
+    except UnsupportedOpError as error:
+        return error.ops
+    return ()
+
+
+def _port(info: ValueInfo) -> dict[str, str]:
+    return {"name": info.name, "type": describe(info.type)}
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "op": node.op,
+        "domain": node.domain or "ai.onnx",
+        "since": node.since,
+        "inputs": list(node.inputs),
+        "outputs": list(node.outputs),
+    }
+
+
+def _unsupported(op: UnsupportedOp) -> dict[str, Any]:
+    return {
+        "op": op.op,
+        "domain": op.domain,
+        "since": op.since,
+        "nodes": list(op.nodes),
+        "reason": op.reason,
+    }
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
+    lines = [f"{facts['model']}", f"  IR version {facts['ir_version']}, opsets {opsets}"]
+    if facts["producer"]:
+        lines.append(f"  made by {facts['producer']}")
+    for title in ("inputs", "outputs"):
+        lines += [title, *table((port["name"], port["type"]) for port in facts[title])]
+    weights = facts["weights"]
+    lines += ["weights", f"  {count(weights['tensors'], 'tensor')}, {size(weights['bytes'])}"]
+    nested = f", {facts['nested_nodes']} more in bodies" if facts["nested_nodes"] else ""
+    lines += ["operators", f"  {count(facts['nodes'], 'node')}{nested}"]
+    lines += table(
+        (f"{op['count']:5}", op["op"] if op["domain"] == "ai.onnx" else f"{op['domain']}::{op['op']}")
+        for op in facts["ops"]
+    )
+    if "node_list" in facts:
+        lines += ["nodes", *table(_node_row(node) for node in facts["node_list"])]
+    lines.append("unsupported")
+    lines += table(
+        (f"{op['domain']}::{op['op']}", f"revision {op['since']}", op["reason"], ", ".join(op["nodes"][:3]))
+        for op in facts["unsupported"]
+    ) or ["  none"]
+    return lines
+
+
+def _node_row(node: dict[str, Any]) -> tuple[str, str, str]:
+    reads = ", ".join(name or "-" for name in node["inputs"])
+    makes = ", ".join(name or "-" for name in node["outputs"])
+    return node["name"], node["op"], f"{reads} -> {makes}"
