@@ -27,6 +27,19 @@ def text(raw: bytes | str) -> str:
     return raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
 
 
+def string(raw: str | bytes, place: str) -> str:
+    """A name of the model.
+
+    Raises:
+        ModelError: It is not UTF-8 (the parser then hands out bytes), or holds a NUL character.
+    """
+    if isinstance(raw, bytes):
+        raise ModelError(f"the name {raw[:40]!r} is not UTF-8: the file is damaged", place=place)
+    if "\0" in raw:
+        raise ModelError(f"the name {raw[:40]!r} holds a NUL character: the file is damaged", place=place)
+    return raw
+
+
 def element_type(code: int, place: str) -> ElementType:
     """The element type of a code in the file.
 
@@ -57,7 +70,7 @@ def value_type(proto: onnx.TypeProto, place: str, depth: int = 0) -> ValueType |
     kind = proto.WhichOneof("value")
     if kind == "tensor_type" or kind == "sparse_tensor_type":
         tensor = proto.tensor_type if kind == "tensor_type" else proto.sparse_tensor_type
-        shape = _shape(tensor.shape) if tensor.HasField("shape") else None
+        shape = _shape(tensor.shape, place) if tensor.HasField("shape") else None
         return TensorType(element_type(tensor.elem_type, place), shape, sparse=kind == "sparse_tensor_type")
     if kind == "sequence_type":
         item = value_type(proto.sequence_type.elem_type, place, depth + 1)
@@ -72,7 +85,7 @@ def value_type(proto: onnx.TypeProto, place: str, depth: int = 0) -> ValueType |
     return None
 
 
-def _shape(proto: onnx.TensorShapeProto) -> tuple[Dim, ...]:
+def _shape(proto: onnx.TensorShapeProto, place: str) -> tuple[Dim, ...]:
     dims: list[Dim] = []
     for dim in proto.dim:
         kind = dim.WhichOneof("value")
@@ -80,15 +93,19 @@ def _shape(proto: onnx.TensorShapeProto) -> tuple[Dim, ...]:
             # Exporters write -1 where a size is not known.
             dims.append(dim.dim_value if dim.dim_value >= 0 else None)
         else:
-            dims.append(dim.dim_param or None if kind == "dim_param" else None)
+            dims.append(string(dim.dim_param, place) or None if kind == "dim_param" else None)
     return tuple(dims)
 
 
 def value_infos(protos: Iterable[onnx.ValueInfoProto], place: str) -> tuple[ValueInfo, ...]:
-    """Value infos in order."""
-    return tuple(
-        ValueInfo(
-            item.name, value_type(item.type, f"{place} / value {item.name!r}") if item.HasField("type") else None
-        )
-        for item in protos
-    )
+    """Value infos in order.
+
+    Raises:
+        ModelError: A name or a type is malformed.
+    """
+    found = []
+    for item in protos:
+        name = string(item.name, place)
+        kind = value_type(item.type, f"{place} / value {name!r}") if item.HasField("type") else None
+        found.append(ValueInfo(name, kind))
+    return tuple(found)

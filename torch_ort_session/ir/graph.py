@@ -65,10 +65,12 @@ class Node:
         op: Operator name.
         domain: ``""`` for ai.onnx (which is an alias).
         since: Schema revision, resolved against the opset that governs the node; for a domain that
-            onnx has no schemas of, the imported version itself.
+            onnx has no schemas of, the imported version itself; 0 for an operator that onnx has no schema
+            of in a domain that it knows.
         inputs: Value names; ``""`` where an optional input is left out.
         outputs: Value names; ``""`` where an output is not wanted.
         attributes: Values as they stand in the model (defaults are not filled in).
+        overload: Tells functions of the same name apart; empty for every operator.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, AttributeValue] = field(default_factory=lambda: MappingProxyType({}))
+    overload: str = ""
 
     @property
     def qualified(self) -> str:

@@ -11,16 +11,21 @@ class Limits:
 
     Attributes:
         nesting: Control-flow bodies within each other, and model-local functions that call each other.
-        nodes: Nodes in all graphs together, after model-local functions are expanded.
+        nodes: Nodes of all graphs together, after model-local functions are expanded.
         elements: Elements of one tensor.
-        weight_bytes: Bytes of all weights that are not memory-mapped.
+        dense_bytes: Bytes of one sparse initializer once it is dense: the only weight that can be larger
+            than the file that holds it.
         file_bytes: Size of the model file.
-        message_bytes: Size of the protobuf message without the weights that can be cut out of it.
+        message_bytes: Size of the protobuf message without the weights that are read straight from the file.
+        hard_links: Whether an external data file may have other names (hard links). A folder unpacked from an
+            archive can hold a link to any file of the same disk, so it is off; package managers that link
+            files from a cache need it on.
     """
 
     nesting: int = 64
-    nodes: int = 1_000_000
+    nodes: int = 500_000
     elements: int = 1 << 40
-    weight_bytes: int = 1 << 40
-    file_bytes: int = 1 << 40
+    dense_bytes: int = 1 << 33
+    file_bytes: int = 1 << 42
     message_bytes: int = (1 << 31) - 1
+    hard_links: bool = False

@@ -6,6 +6,7 @@ Source: https://onnx.ai/onnx/api/defs.html
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -109,6 +110,87 @@ def operators(domain: str = "") -> tuple[str, ...]:
     """Names of every operator of a domain, in alphabetical order."""
     wanted = canonical_domain(domain)
     return tuple(sorted({s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain == wanted}))
+
+
+@dataclass(frozen=True, slots=True)
+class Arity:
+    """What a schema demands of a node.
+
+    Attributes:
+        inputs: Fewest and most inputs.
+        outputs: Fewest and most outputs.
+        attributes: Name, type code (of ``AttributeProto``) and whether it is required, of each attribute.
+    """
+
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    attributes: tuple[tuple[str, int, bool], ...]
+
+
+@functools.cache
+def arity(op: str, domain: str, opset: int) -> Arity | None:
+    """What the schema revision that governs ``op`` demands of a node; None where there is no schema."""
+    schema = _raw(op, canonical_domain(domain), opset)
+    if schema is None:
+        return None
+    return Arity(
+        inputs=(schema.min_input, schema.max_input),
+        outputs=(schema.min_output, schema.max_output),
+        attributes=tuple(
+            (name, int(item.type.value), bool(item.required)) for name, item in schema.attributes.items()
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A function body that a schema carries.
+
+    Attributes:
+        function: The body; it does not hold the defaults of attributes.
+        defaults: The schema's default attributes.
+        opset: The version of the operator's domain that the body is written for.
+    """
+
+    function: onnx.FunctionProto
+    defaults: tuple[onnx.AttributeProto, ...]
+    opset: int
+
+
+def function_body(
+    op: str, domain: str, opset: int, node: onnx.NodeProto, types: Sequence[onnx.TypeProto]
+) -> Body | None:
+    """The function body of an operator for one node of it.
+
+    Args:
+        op: Operator name.
+        domain: Operator domain.
+        opset: Imported version of the domain, or the operator's revision.
+        node: The node; bodies may depend on its attributes and on which inputs it has.
+        types: Types of the node's inputs; an empty message where nothing is known.
+
+    Returns:
+        The body for the newest version up to ``opset``, or None when there is none for this node.
+    """
+    schema = _raw(op, canonical_domain(domain), opset)
+    if schema is None:
+        return None
+    versions = schema.function_opset_versions or schema.context_dependent_function_opset_versions
+    if not versions:
+        return None
+    # A body may be written in a newer version than the operator needs.
+    version = max((v for v in versions if v <= opset), default=min(versions))
+    if schema.function_opset_versions:
+        data = schema.get_function_with_opset_version(version)
+    else:
+        data = schema.get_context_dependent_function_with_opset_version(
+            version, node.SerializeToString(), [item.SerializeToString() for item in types]
+        )
+    function = onnx.FunctionProto.FromString(data)
+    if not function.node:
+        return None
+    defaults = tuple(item.default_value for item in schema.attributes.values() if item.default_value.name)
+    return Body(function, defaults, version)
 
 
 def element_type_from_string(text: str) -> ElementType | None:

@@ -41,6 +41,8 @@ class ElementType(enum.IntEnum):
     FLOAT8E8M0 = 24
     UINT2 = 25
     INT2 = 26
+    FLOAT6E2M3 = 27
+    FLOAT6E3M2 = 28
 
     @property
     def torch_dtype(self) -> torch.dtype | None:
@@ -80,7 +82,7 @@ class ElementType(enum.IntEnum):
 
 
 # Types of less than a byte are carried unpacked, in the smallest dtype whose values contain theirs exactly
-# (every float4e2m1 value is a float8_e4m3fn value), so that kernels need no second code path.
+# (every float4 and float6 value is a float8_e4m3fn value), so that kernels need no second code path.
 _CARRIER: dict[ElementType, torch.dtype] = {
     ElementType.FLOAT: torch.float32,
     ElementType.UINT8: torch.uint8,
@@ -107,6 +109,8 @@ _CARRIER: dict[ElementType, torch.dtype] = {
     ElementType.FLOAT8E8M0: torch.float8_e8m0fnu,
     ElementType.UINT2: torch.uint8,
     ElementType.INT2: torch.int8,
+    ElementType.FLOAT6E2M3: torch.float8_e4m3fn,
+    ElementType.FLOAT6E3M2: torch.float8_e4m3fn,
 }
 _PACKED_BITS: dict[ElementType, int] = {
     ElementType.UINT4: 4,
@@ -114,6 +118,8 @@ _PACKED_BITS: dict[ElementType, int] = {
     ElementType.FLOAT4E2M1: 4,
     ElementType.UINT2: 2,
     ElementType.INT2: 2,
+    ElementType.FLOAT6E2M3: 6,
+    ElementType.FLOAT6E3M2: 6,
 }
 _FROM_TORCH: dict[torch.dtype, ElementType] = {
     dtype: code for code, dtype in _CARRIER.items() if code not in _PACKED_BITS

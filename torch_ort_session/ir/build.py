@@ -1,0 +1,332 @@
+"""Graphs and nodes of the file to records, one to one: functions are expanded and order is checked later.
+
+Source: https://onnx.ai/onnx/repo-docs/IR.html#graphs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, cast
+
+import onnx
+
+from torch_ort_session.errors import ModelError
+from torch_ort_session.ir import schema
+from torch_ort_session.ir.convert import string, text, value_infos, value_type
+from torch_ort_session.ir.graph import AttributeValue, Graph, Node, Weight
+from torch_ort_session.ir.storage import Storage
+from torch_ort_session.ir.weights import sparse_weight, weight
+
+FunctionKey = tuple[str, str, str]
+"""Domain, name and overload of a model-local function."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeRef:
+    """An attribute of the enclosing function, by name; none is left once functions are expanded."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What governs a part of the model.
+
+    Attributes:
+        place: Where it is, for messages; empty for the main graph's surroundings.
+        opsets: Imported version by domain.
+        storage: Where bytes of weights lie.
+        functions: Model-local functions, which need no schema.
+        in_function: Whether attributes may refer to those of a function.
+        depth: Bodies around it.
+        node_names: Names of nodes that are taken.
+        tick: Called with the number of nodes and weights that were read.
+    """
+
+    place: str
+    opsets: Mapping[str, int]
+    storage: Storage
+    functions: frozenset[FunctionKey] = frozenset()
+    in_function: bool = False
+    depth: int = 0
+    node_names: set[str] = field(default_factory=set)
+    tick: Callable[[int], None] = lambda count: None
+
+    def at(self, part: str) -> str:
+        """The place of a part of this."""
+        return f"{self.place} / {part}" if self.place else part
+
+
+def imports(protos: Any, ir_version: int, place: str) -> Mapping[str, int]:
+    """Imported opset version by domain (``""`` for ai.onnx).
+
+    Raises:
+        ModelError: A version is not positive, or one domain is imported in two versions.
+    """
+    found: dict[str, int] = {}
+    for item in protos:
+        domain = schema.canonical_domain(string(item.domain, place))
+        version = int(item.version)
+        if version < 1:
+            raise ModelError(
+                f"opset {version} of {domain or 'ai.onnx'} does not exist: the file is damaged", place=place
+            )
+        if found.setdefault(domain, version) != version:
+            raise ModelError(
+                f"{domain or 'ai.onnx'} is imported in opset {found[domain]} and in {version}, one is allowed",
+                place=place,
+            )
+    if not found and 0 < ir_version < 3:
+        found[""] = 1  # Before IR version 3 there were no imports.
+    return MappingProxyType(found)
+
+
+def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> Graph:
+    """A graph or body with everything in it.
+
+    Args:
+        proto: The graph.
+        scope: What governs it.
+        label: What it is in messages, such as ``then_branch``.
+
+    Raises:
+        ModelError: Something in it is malformed; the place names it.
+    """
+    limit = scope.storage.limits.nesting
+    if scope.depth > limit:
+        raise ModelError(
+            f"control-flow bodies nest more than {limit} deep: the file is damaged, or pass Limits(nesting=...)",
+            place=scope.place,
+        )
+    name = string(proto.name, scope.at(label))
+    place = scope.at(f"{label} {name!r}")
+    weights = initializers(proto, replace(scope, place=place if scope.place else ""))
+    inside = replace(scope, place=place)
+    return Graph(
+        name=name,
+        inputs=value_infos(proto.input, place),
+        outputs=value_infos(proto.output, place),
+        initializers=MappingProxyType(weights),
+        nodes=tuple(build_node(node, index, inside) for index, node in enumerate(proto.node)),
+        value_info=MappingProxyType({info.name: info for info in value_infos(proto.value_info, place)}),
+    )
+
+
+def initializers(proto: onnx.GraphProto, scope: Scope) -> dict[str, Weight]:
+    """The constants of a graph by name.
+
+    Raises:
+        ModelError: One is malformed, or two have the same name.
+    """
+    found: dict[str, Weight] = {}
+    made = [
+        weight(t, scope.storage, scope.at(f"initializer {t.name!r}"))
+        for t in _ticked(proto.initializer, scope)
+    ]
+    for item in proto.sparse_initializer:
+        made.append(sparse_weight(item, scope.storage, scope.at(f"sparse initializer {item.values.name!r}")))
+    for item in made:
+        place = scope.at(f"initializer {item.name!r}")
+        if not item.name:
+            raise ModelError("an initializer needs a name: the file is damaged", place=place)
+        if item.name in found:
+            raise ModelError("two initializers have this name: rename one", place=place)
+        found[item.name] = item
+    return found
+
+
+def _ticked(protos: Any, scope: Scope) -> Any:
+    for proto in protos:
+        yield proto
+        scope.tick(1)
+
+
+def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
+    """A node with its schema revision.
+
+    Raises:
+        ModelError: It is malformed, or breaks its operator's schema in arity, required attributes or their types.
+    """
+    scope.tick(1)
+    op = string(proto.op_type, scope.at(f"node {index}"))
+    name = _unused(string(proto.name, scope.at(f"node {index}")) or f"{op}_{index}", scope.node_names)
+    place = scope.at(f"node {name!r}")
+    if not op:
+        raise ModelError("the node has no operator: the file is damaged", place=place)
+    domain = schema.canonical_domain(string(proto.domain, place))
+    inner = replace(scope, place=place)
+    attributes: dict[str, AttributeValue] = {}
+    kinds: dict[str, int] = {}
+    for item in proto.attribute:
+        key = string(item.name, place)
+        if key in attributes:
+            raise ModelError(f"the attribute {key!r} is given twice: the file is damaged", place=place)
+        kinds[key] = kind_of(item)
+        attributes[key] = build_attribute(item, kinds[key], inner)
+    node = Node(
+        name=name,
+        op=op,
+        domain=domain,
+        since=0,
+        inputs=tuple(string(value, place) for value in proto.input),
+        outputs=tuple(string(value, place) for value in proto.output),
+        attributes=MappingProxyType(attributes),
+        overload=string(proto.overload, place),
+    )
+    if (domain, op, node.overload) in scope.functions:
+        return node
+    opset = governing_opset(node, scope.opsets, place)
+    _check(node, kinds, opset, place)
+    return replace(node, since=_revision(node, opset), overload="")
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    unique, count = name, 0
+    while unique in taken:
+        count += 1
+        unique = f"{name}_{count}"
+    taken.add(unique)
+    return unique
+
+
+def governing_opset(node: Node, opsets: Mapping[str, int], place: str) -> int:
+    """The imported version of a node's domain.
+
+    Raises:
+        ModelError: The domain is not imported, or the installed onnx does not know the version.
+    """
+    shown = node.domain or "ai.onnx"
+    opset = opsets.get(node.domain)
+    if opset is None:
+        listed = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in opsets.items()) or "none"
+        raise ModelError(
+            f"{node.qualified} needs an opset import of {shown}, the model imports: {listed}; export it anew",
+            place=place,
+        )
+    newest = schema.newest_opset(node.domain)
+    if newest is not None and opset > newest:
+        raise ModelError(
+            f"{node.qualified} is governed by opset {opset} of {shown}, the installed onnx {onnx.__version__} knows "
+            f"opsets up to {newest}: install a newer onnx, or export the model for opset {newest}",
+            place=place,
+        )
+    return opset
+
+
+def _revision(node: Node, opset: int) -> int:
+    found = schema.resolve(node.op, node.domain, opset)
+    if found is not None:
+        return found.since
+    return opset if schema.newest_opset(node.domain) is None else 0
+
+
+def _check(node: Node, kinds: Mapping[str, int], opset: int, place: str) -> None:
+    rules = schema.arity(node.op, node.domain, opset)
+    if rules is None:
+        return
+    for what, names, (least, most) in (
+        ("input", node.inputs, rules.inputs),
+        ("output", node.outputs, rules.outputs),
+    ):
+        if not least <= len(names) <= most:
+            wanted = (
+                str(least)
+                if least == most
+                else f"{least} to {most}"
+                if most < 1 << 30
+                else f"at least {least}"
+            )
+            raise ModelError(
+                f"{node.qualified} takes {wanted} {what}(s), the node has {len(names)}", place=place
+            )
+    for key, wanted_kind, required in rules.attributes:
+        kind = kinds.get(key)
+        if kind is None and required:
+            raise ModelError(
+                f"{node.qualified} needs the attribute {key!r}: the file is damaged", place=place
+            )
+        if kind is not None and kind != wanted_kind:
+            name_of = onnx.AttributeProto.AttributeType.Name
+            raise ModelError(
+                f"the attribute {key!r} of {node.qualified} is {name_of(kind).lower()}, "
+                f"it must be {name_of(wanted_kind).lower()}",
+                place=place,
+            )
+
+
+_KINDS = onnx.AttributeProto
+_FIELDS: dict[int, str] = {
+    _KINDS.FLOAT: "f",
+    _KINDS.INT: "i",
+    _KINDS.STRING: "s",
+    _KINDS.TENSOR: "t",
+    _KINDS.GRAPH: "g",
+    _KINDS.SPARSE_TENSOR: "sparse_tensor",
+    _KINDS.TYPE_PROTO: "tp",
+    _KINDS.FLOATS: "floats",
+    _KINDS.INTS: "ints",
+    _KINDS.STRINGS: "strings",
+    _KINDS.TENSORS: "tensors",
+    _KINDS.GRAPHS: "graphs",
+    _KINDS.SPARSE_TENSORS: "sparse_tensors",
+    _KINDS.TYPE_PROTOS: "type_protos",
+}
+_SINGLE = frozenset({"f", "i", "s", "t", "g", "sparse_tensor", "tp"})
+_MESSAGES = frozenset({"t", "g", "sparse_tensor", "tp"})
+
+
+def kind_of(proto: onnx.AttributeProto) -> int:
+    """The kind of an attribute; files of IR version 1 do not say it, then it is that of the field in use."""
+    if proto.type:
+        return int(proto.type)
+    for kind, name in _FIELDS.items():
+        if proto.HasField(name) if name in _SINGLE else len(getattr(proto, name)):
+            return kind
+    return 0
+
+
+def build_attribute(proto: onnx.AttributeProto, kind: int, scope: Scope) -> AttributeValue:
+    """The value of an attribute.
+
+    Raises:
+        ModelError: It has no value, or one that is malformed.
+    """
+    name = string(proto.name, scope.place)
+    place = scope.at(f"attribute {name!r}")
+    reference = string(proto.ref_attr_name, place)
+    if reference:
+        if not scope.in_function:
+            raise ModelError(
+                f"it refers to the attribute {reference!r} of a function, and stands in none", place=place
+            )
+        return cast(AttributeValue, AttributeRef(reference))
+    key = _FIELDS.get(kind)
+    if key is None or (key in _MESSAGES and not proto.HasField(key)):
+        raise ModelError("the attribute has no value: the file is damaged", place=place)
+    value = getattr(proto, key)
+    if key in ("f", "i"):
+        return cast(AttributeValue, value)
+    if key == "s":
+        return text(value)
+    if key == "strings":
+        return tuple(text(item) for item in value)
+    if key in ("floats", "ints"):
+        return tuple(value)
+    made = tuple(_message(item, scope, name, place) for item in ([value] if key in _MESSAGES else value))
+    return cast(AttributeValue, made[0] if key in _MESSAGES else made)
+
+
+def _message(value: object, scope: Scope, name: str, place: str) -> AttributeValue:
+    if isinstance(value, onnx.TensorProto):
+        return weight(value, scope.storage, place)
+    if isinstance(value, onnx.SparseTensorProto):
+        return sparse_weight(value, scope.storage, place)
+    if isinstance(value, onnx.GraphProto):
+        return build_graph(value, replace(scope, depth=scope.depth + 1), label=name)
+    assert isinstance(value, onnx.TypeProto)
+    found = value_type(value, place)
+    if found is None:
+        raise ModelError("the type says nothing: the file is damaged", place=place)
+    return found
