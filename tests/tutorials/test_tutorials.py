@@ -1,0 +1,101 @@
+"""Each tutorial runs as a person would run it, outside of the checkout, and shows what it promises."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUTORIALS = ROOT / "tutorials"
+KINDS = [
+    "png",
+    "wav",
+    "zip",
+    "sqlite",
+    "gzip",
+    "json",
+    "shell",
+    "python",
+    "html",
+    "c",
+    "svg",
+    "pickle",
+    "onnx",
+]
+
+sys.path.insert(0, str(TUTORIALS))
+
+import _helpers  # noqa: E402
+
+
+def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # A warning would be a first impression too.
+    command = [sys.executable, "-W", "error", str(script), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_every_tutorial_is_tested_here():
+    numbered = sorted(path.name for path in TUTORIALS.glob("[0-9]*.py"))
+    assert numbered == ["01_run_a_model.py"]
+
+
+def test_a_bar_and_a_strip():
+    assert _helpers.bar(1.0, 4) == "████"
+    assert _helpers.bar(0.0, 4) == "    "
+    assert _helpers.bar(0.53, 4) == "██▏ "
+    assert _helpers.strip([0, 1, 2, 3, 4]) == " ░▒▓█"
+    assert _helpers.strip([0, 0]) == "  "
+
+
+def test_the_files_it_looks_at_are_what_they_are_said_to_be(tmp_path):
+    starts = [path.read_bytes()[:4] for path in _helpers.write_disguised_files(tmp_path)]
+    assert starts[:5] == [b"\x89PNG", b"RIFF", b"PK\x03\x04", b"SQLi", b"\x1f\x8b\x08\x00"]
+    assert len(starts) == len(KINDS) - 1
+
+
+def test_without_a_network_it_says_what_to_do(tmp_path):
+    copy = shutil.copy(TUTORIALS / "01_run_a_model.py", tmp_path)
+    shutil.copy(TUTORIALS / "_helpers.py", tmp_path)
+    done = run(Path(copy))
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"benchmarks/fetch.py and zoo.toml are not at hand; copy both to {tmp_path.resolve()}, "
+        "or give --model PATH\n"
+    )
+
+
+@pytest.mark.zoo
+def test_01_run_a_model_names_every_file_by_its_content(tmp_path):
+    for source in (
+        TUTORIALS / "01_run_a_model.py",
+        TUTORIALS / "_helpers.py",
+        ROOT / "benchmarks" / "fetch.py",
+        ROOT / "benchmarks" / "zoo.toml",
+    ):
+        shutil.copy(source, tmp_path)
+    done = run(tmp_path / "01_run_a_model.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    rows = re.findall(r"^  (\S+) +(\S+) +[█▏▎▍▌▋▊▉]+ +(\d+\.\d)%$", done.stdout, re.MULTILINE)
+    assert [kind for _, kind, _ in rows] == KINDS
+    assert all(float(share) > 50.0 for _, _, share in rows)
+    strips = re.findall(r"^  (\S+) +([ ░▒▓█]{64})$", done.stdout, re.MULTILINE)
+    assert [name for name, _ in strips] == [name for name, _, _ in rows]
+    assert "█" in strips[0][1]
+    assert "Results are ordinary tensors: Tensor torch.float32 (13, 214)" in done.stdout
+
+
+@pytest.mark.zoo
+def test_01_run_a_model_on_given_files(tmp_path):
+    page = tmp_path / "unknown"
+    page.write_text("# Shopping\n\n- milk\n- *bread*\n\n[a list](https://example.org)\n" * 8)
+    done = run(TUTORIALS / "01_run_a_model.py", str(page))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^  unknown +markdown ", done.stdout, re.MULTILINE)
