@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,9 @@ from torch_ort_session.runtime.execute import Program, bind_steps, execute
 from torch_ort_session.runtime.modes import run_modes
 from torch_ort_session.runtime.results import Outputs, own
 from torch_ort_session.runtime.validation import ValidationWord
+
+if TYPE_CHECKING:
+    from torch_ort_session.module import SessionModule
 
 _PROGRAMS = 8
 """Choices of outputs whose steps a session keeps; the least recently used goes first."""
@@ -108,7 +111,7 @@ class Session:
             InputError: A feed does not fit.
             KernelError: A kernel failed.
         """
-        feed = self._feed(args, kwargs)
+        feed = self.feed_of(args, kwargs)
         names = tuple(info.name for info in self._model.graph.outputs)
         results = self._run(names, feed)
         return results[0] if len(results) == 1 else Outputs(names, results)
@@ -138,7 +141,22 @@ class Session:
             output_names = [info.name for info in self._model.graph.outputs]
         return self._run(tuple(output_names), feed)
 
-    def _feed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+    def module(self, *, trainable: bool = False) -> SessionModule:
+        """The model as a ``torch.nn.Module`` with weights of its own.
+
+        Args:
+            trainable: Float initializers become Parameters, the rest buffers; else all are buffers.
+        """
+        from torch_ort_session.module import SessionModule
+
+        return SessionModule(self, trainable=trainable)
+
+    def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        """A feed by name from what a call was given.
+
+        Raises:
+            InputError: Too many positional inputs, or one given twice.
+        """
         if len(args) == 1 and isinstance(args[0], Mapping) and not kwargs:
             return args[0]
         names = [port.name for port in self.inputs]
@@ -158,8 +176,12 @@ class Session:
         with self._lock:
             program = self._program(names)
             values = list(program.steps.template)
-            grad = _place(program, self._model.graph, feed, values, self._device)
-            fed = [values[i] for i in program.steps.inputs]
+            infos = self._model.graph.inputs
+            fed = feeds.convert_all(infos, self._model.graph.initializers, feed, self._device)
+            for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
+                if name in fed:
+                    values[place] = fed[name]
+            grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
             with run_modes(self._device, grad, self._options.num_threads):
                 if self._validation is not None:
                     self._validation.begin()
@@ -167,7 +189,7 @@ class Session:
                 if self._validation is not None:
                     self._validation.finish()
                 results = [values[i] for i in program.steps.outputs]
-                return own(results, program.constants, fed, self._device)
+                return own(results, program.constants, fed.values(), self._device)
 
     def _program(self, names: tuple[str, ...]) -> Program:
         program = self._programs.get(names)
@@ -249,23 +271,6 @@ def _device(device: str | torch.device | None) -> torch.device:
             f"device {str(target)!r} is not supported; use 'cpu' or 'cuda'", name="device", got=str(target)
         )
     return torch.device("cpu")
-
-
-def _place(
-    program: Program, graph: Graph, feed: Mapping[str, Any], values: list[Any], device: torch.device
-) -> bool:
-    """Check the feeds and put them into the frame; says whether the run is to be differentiable."""
-    infos = {info.name: info for info in graph.inputs}
-    required = [name for name in infos if name not in graph.initializers]
-    feeds.check_names(feed, list(infos), required)
-    symbols: dict[str, tuple[int, str]] = {}
-    grad = False
-    for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
-        if name in feed:
-            value = feeds.convert(infos[name], feed[name], device, symbols)
-            values[place] = value
-            grad = grad or (isinstance(value, torch.Tensor) and value.requires_grad)
-    return grad and torch.is_grad_enabled()
 
 
 def _port(info: ValueInfo) -> Port:

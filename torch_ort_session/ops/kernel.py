@@ -20,14 +20,14 @@ import torch
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
 
-Strings: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
+Strings: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 """A tensor of strings: a numpy object array of ``str``, on the host."""
 
 SEQUENCE_MARK = "onnx sequence"
 TensorSequence = Annotated[tuple[Any, ...], SEQUENCE_MARK]
 """A sequence value, one result (a plain ``tuple[...]`` return annotation means several outputs)."""
 
-Value: TypeAlias = "torch.Tensor | Strings | tuple[Any, ...] | None"
+Value: TypeAlias = torch.Tensor | Strings | tuple[Any, ...] | None
 """What a frame holds: a tensor, strings, a sequence (tuple), or None for an absent optional."""
 
 Scalar = int | float | bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,45 @@ def convert(
         InputError: Wrong kind, dtype, rank, static dim, or a symbol with two values.
     """
     return _convert(info.name, info.type, value, device, symbols)
+
+
+def convert_all(
+    infos: Iterable[ValueInfo], defaults: Container[str], feed: Mapping[str, object], device: torch.device
+) -> dict[str, Value]:
+    """Every feed of a run as the frame holds it.
+
+    Args:
+        infos: The model's inputs.
+        defaults: Names of those that have a default.
+        feed: What came, by name.
+        device: Where the session runs.
+
+    Returns:
+        One value for each name that was fed, in the model's order.
+
+    Raises:
+        InputError: A name is unknown or missing, or a value does not fit.
+    """
+    known = {info.name: info for info in infos}
+    if len(feed) != len(known) or any(name not in known for name in feed):
+        required = [
+            name
+            for name, info in known.items()
+            if name not in defaults and not isinstance(info.type, OptionalType)
+        ]
+        check_names(feed, list(known), required)
+    symbols: dict[str, tuple[int, str]] = {}
+    return {name: convert(info, feed[name], device, symbols) for name, info in known.items() if name in feed}
+
+
+def any_requires_grad(values: Iterable[Value]) -> bool:
+    """Whether a value, or an item of a sequence, requires grad."""
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            return True
+        if isinstance(value, tuple) and any_requires_grad(value):
+            return True
+    return False
 
 
 def _convert(

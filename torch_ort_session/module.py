@@ -1,0 +1,196 @@
+"""A session as a ``torch.nn.Module``: weights are Parameters and buffers, runs are differentiable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from torch_ort_session.errors import UnsupportedOp, UnsupportedOpError
+from torch_ort_session.ir.graph import Graph, Node, Weight
+from torch_ort_session.ops import registry
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.steps import Setting, build_steps
+from torch_ort_session.runtime import feeds
+from torch_ort_session.runtime.execute import Program, bind_steps, execute
+from torch_ort_session.runtime.modes import run_modes
+from torch_ort_session.runtime.results import Outputs, own
+from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.session import Session
+
+_TRAIN_OPS = ("BatchNormalization", "Dropout")
+
+
+class SessionModule(nn.Module):
+    """A model with weights of its own; made by :meth:`Session.module`.
+
+    Names of initializers become names in the ``state_dict``, a dot opening a submodule, as torch's exporter
+    wrote them. Statistics of BatchNormalization, quantization scales and whatever decides shapes are buffers.
+    """
+
+    def __init__(self, session: Session, *, trainable: bool) -> None:
+        super().__init__()
+        self._session = session
+        self._paths: dict[str, str] = {}
+        self._programs: dict[torch.device, tuple[Program, ValidationWord | None]] = {}
+        self._fixed = _fixed_names(session.graph)
+        statistics = _statistics(session.graph)
+        for name, weight in _weights(session.graph):
+            if not isinstance(weight.data, torch.Tensor):
+                continue
+            data = weight.data.detach().clone().to(session.device)
+            learnt = trainable and weight.name != "" and weight.element.is_float
+            learnt = learnt and name not in statistics and name not in self._fixed
+            self._paths[name] = _register(self, name, data, learnt)
+        super().train(False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set train mode.
+
+        Raises:
+            UnsupportedOpError: The model has ops that behave differently in training (BatchNormalization,
+                Dropout), which is not supported: gradients flow in eval mode too, with the stored statistics
+                and without dropout.
+        """
+        if mode:
+            refused = _train_ops(self._session.graph)
+            if refused:
+                raise UnsupportedOpError(refused)
+        return super().train(mode)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on positional inputs, keyword inputs or one mapping, with the module's current weights.
+
+        Returns:
+            The output of a model with one, else :class:`Outputs`; differentiable when grad mode is on and a
+            Parameter or feed requires grad.
+        """
+        graph = self._session.graph
+        feed = self._session.feed_of(args, kwargs)
+        weights = self._current_weights()
+        device = next((value.device for value in weights.values()), self._session.device)
+        program, validation = self._program(device)
+        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device)
+        inputs: dict[str, Value] = {**weights, **fed}
+        values = list(program.steps.template)
+        for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
+            if name in inputs:
+                values[place] = inputs[name]
+        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
+        with run_modes(device, grad, None):
+            if validation is not None:
+                validation.begin()
+            execute(program, values)
+            if validation is not None:
+                validation.finish()
+            results = [values[i] for i in program.steps.outputs]
+            results = own(results, program.constants, inputs.values(), device)
+        names = [info.name for info in graph.outputs]
+        return results[0] if len(results) == 1 else Outputs(names, results)
+
+    def _current_weights(self) -> dict[str, torch.Tensor]:
+        state = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return {name: state[path] for name, path in self._paths.items() if name not in self._fixed}
+
+    def _program(self, device: torch.device) -> tuple[Program, ValidationWord | None]:
+        made = self._programs.get(device)
+        if made is None:
+            validation = None if device.type == "cpu" else ValidationWord(device)
+            fed = frozenset(self._paths) - self._fixed
+            setting = Setting(device, _on(device), fed, validation)
+            made = (bind_steps(build_steps(self._session.graph, setting)), validation)
+            self._programs[device] = made
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_programs": {}}
+
+    def extra_repr(self) -> str:
+        """The model it was made from."""
+        return repr(self._session.model.source)
+
+
+def _on(device: torch.device) -> Any:
+    def constant(name: str, weight: Weight) -> Value:
+        return weight.data.to(device) if isinstance(weight.data, torch.Tensor) else weight.data
+
+    return constant
+
+
+def _register(root: nn.Module, name: str, data: torch.Tensor, learnt: bool) -> str:
+    """Put a weight under its name, a dot opening a submodule; returns its path in the ``state_dict``."""
+    *scopes, leaf = [part or "_" for part in name.split(".")]
+    owner = root
+    path = []
+    for scope in scopes:
+        while (
+            scope in owner._parameters
+            or scope in owner._buffers
+            or (scope not in owner._modules and hasattr(owner, scope))
+        ):
+            scope += "_"
+        if scope not in owner._modules:
+            owner.add_module(scope, nn.Module())
+        path.append(scope)
+        child = owner._modules[scope]
+        assert child is not None
+        owner = child
+    while hasattr(owner, leaf):
+        leaf += "_"
+    if learnt:
+        owner.register_parameter(leaf, nn.Parameter(data))
+    else:
+        owner.register_buffer(leaf, data)
+    return ".".join((*path, leaf))
+
+
+def _weights(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Weight]]:
+    """Every weight under its qualified name, those of control-flow bodies included."""
+    for name, weight in graph.initializers.items():
+        yield prefix + name, weight
+    for node in graph.nodes:
+        for attribute, body in node.subgraphs():
+            yield from _weights(body, f"{prefix}{node.name}/{attribute}/")
+
+
+def _readers(
+    graph: Graph, prefix: str = "", outer: dict[str, str] | None = None
+) -> Iterator[tuple[Node, list[str]]]:
+    """Every node with the qualified names of the weights at its inputs (empty where it is none)."""
+    known = {**(outer or {}), **{name: prefix + name for name in graph.initializers}}
+    for node in graph.nodes:
+        yield node, [known.get(name, "") for name in node.inputs]
+        for attribute, body in node.subgraphs():
+            yield from _readers(body, f"{prefix}{node.name}/{attribute}/", known)
+
+
+def _fixed_names(graph: Graph) -> frozenset[str]:
+    """Weights that a kernel wants as Python numbers: they decide shapes, and are bound once."""
+    fixed: set[str] = set()
+    for node, names in _readers(graph):
+        kernel = registry.find(node.op, node.domain, node.since)
+        params = () if kernel is None else kernel.signature.inputs
+        fixed.update(name for param, name in zip(params, names, strict=False) if param.host and name)
+    return frozenset(fixed)
+
+
+def _statistics(graph: Graph) -> frozenset[str]:
+    """Float weights that are no parameters in the source framework either."""
+    found: set[str] = set()
+    for node, names in _readers(graph):
+        if node.op == "BatchNormalization":
+            found.update(names[3:5])
+        elif node.op in ("QuantizeLinear", "DequantizeLinear"):
+            found.update(names[1:3])
+    return frozenset(found)
+
+
+def _train_ops(graph: Graph) -> list[UnsupportedOp]:
+    nodes: dict[tuple[str, int], list[str]] = {}
+    for node in graph.all_nodes():
+        if node.op in _TRAIN_OPS and node.domain == "":
+            nodes.setdefault((node.op, node.since), []).append(node.name)
+    reason = "its train mode is not supported; stay in eval mode, where gradients flow as well"
+    return [UnsupportedOp(op, "ai.onnx", since, tuple(names), reason) for (op, since), names in nodes.items()]
