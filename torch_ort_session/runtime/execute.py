@@ -118,6 +118,11 @@ def _bind(step: Step, steps: Steps) -> Call:
     if signature.takes_ctx:
         keywords["ctx"] = step.ctx
     params = _params(kernel, len(step.inputs))
+    # A node may leave trailing optional inputs out of its list; a kernel need not give them a default.
+    without_default = len(signature.inputs) - len(kernel.fn.__defaults__ or ())
+    for param in signature.inputs[len(step.inputs) : without_default]:
+        if not param.variadic:
+            keywords[param.name] = None
     inputs = list(step.inputs)
     while inputs and _foldable(params[len(inputs) - 1], inputs[-1], steps):
         param, value = params[len(inputs) - 1], inputs.pop()
