@@ -61,3 +61,25 @@ def array(texts: Iterable[object], shape: tuple[int, ...] | None = None) -> Stri
 def as_tensor(texts: Strings) -> torch.Tensor:
     """The same object, typed as the tensors that kernels for any element type return."""
     return cast(torch.Tensor, texts)
+
+
+def codes(known: Iterable[str], *texts: Strings) -> tuple[Any, ...]:
+    """Numbers in place of strings, in the strings' own order.
+
+    Args:
+        known: Strings that get a number even where they do not appear.
+        *texts: String tensors.
+
+    Returns:
+        For each of ``texts`` an int64 tensor of its shape, and last the table of strings by number.
+    """
+    parts = [array(known), *(text.reshape(-1) for text in texts)]
+    table, number = np.unique(np.concatenate(parts), return_inverse=True)
+    coded = torch.split(torch.from_numpy(number.reshape(-1)), [part.size for part in parts])[1:]
+    shaped = [code.reshape(tuple(text.shape)) for code, text in zip(coded, texts, strict=True)]
+    return (*shaped, table)
+
+
+def filled(texts: Strings) -> torch.Tensor:
+    """Which strings are not empty, as a bool tensor."""
+    return torch.from_numpy((texts != "").astype(np.bool_))

@@ -57,10 +57,10 @@ def split(
     """
     if split is None:
         length = input.shape[axis]
-        parts = num_outputs or len(ctx.node.outputs)
-        chunk = -(-length // parts)
-        split = [min(chunk, max(0, length - chunk * i)) for i in range(parts)]
-    return _split(input, split, axis)
+        count = num_outputs or len(ctx.node.outputs)
+        chunk = -(-length // count)
+        split = [min(chunk, max(0, length - chunk * i)) for i in range(count)]
+    return parts(input, split, axis)
 
 
 @kernel("Split", since=(13,), host=("split",), view_of="input")
@@ -71,7 +71,7 @@ def split_even(
 
     Source: https://onnx.ai/onnx/operators/onnx__Split.html#split-13
     """
-    return _split(input, _even(input, axis, ctx) if split is None else split, axis)
+    return parts(input, _even(input, axis, ctx) if split is None else split, axis)
 
 
 @kernel("Split", since=(2, 11), view_of="input")
@@ -82,7 +82,7 @@ def split_attribute(
 
     Source: https://onnx.ai/onnx/operators/onnx__Split.html#split-11
     """
-    return _split(input, _even(input, axis, ctx) if split is None else split, axis)
+    return parts(input, _even(input, axis, ctx) if split is None else split, axis)
 
 
 @kernel("Split", since=(1,), host=("sizes",), view_of="input")
@@ -100,18 +100,19 @@ def split_legacy(
     """
     if sizes is not None:
         split = [int(size) for size in sizes]
-    return _split(input, _even(input, axis, ctx) if split is None else split, axis)
+    return parts(input, _even(input, axis, ctx) if split is None else split, axis)
 
 
 def _even(input: Tensor, axis: int, ctx: KernelContext) -> list[int]:
-    parts = len(ctx.node.outputs)
+    count = len(ctx.node.outputs)
     length = input.shape[axis]
-    if length % parts:
-        raise ValueError(f"axis {axis} of size {length} does not split into {parts} equal parts")
-    return [length // parts] * parts
+    if length % count:
+        raise ValueError(f"axis {axis} of size {length} does not split into {count} equal parts")
+    return [length // count] * count
 
 
-def _split(input: Tensor, sizes: list[int], axis: int) -> tuple[Tensor, ...]:
+def parts(input: Tensor, sizes: list[int], axis: int) -> tuple[Tensor, ...]:
+    """Parts of a tensor or of strings along an axis, of the given sizes, which sum to its length."""
     if not isinstance(input, Tensor):
-        return strings.by_position(_split, input, sizes, axis)
+        return strings.by_position(parts, input, sizes, axis)
     return torch.split(input, sizes, axis)
