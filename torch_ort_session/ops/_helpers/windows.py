@@ -82,3 +82,45 @@ def per_axis(values: Sequence[int] | None, rank: int, name: str) -> list[int]:
     if len(values) != rank:
         raise ValueError(f"{name} needs {rank} values for {rank} spatial axes, but has {len(values)}.")
     return list(values)
+
+
+def window_counts(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    begin: Sequence[int],
+    ceil_mode: int,
+    end: Sequence[int],
+) -> list[int]:
+    """Number of windows by axis; with ``ceil_mode`` the last may hang over, but not start in the end pads.
+
+    Source: https://onnx.ai/onnx/operators/onnx__MaxPool.html
+    """
+    counts = []
+    for size, width, stride, dilation, before, after in zip(
+        sizes, kernel, strides, dilations, begin, end, strict=True
+    ):
+        room = size + before + after - (width - 1) * dilation - 1
+        count = (-(-room // stride) if ceil_mode else room // stride) + 1
+        if ceil_mode and (count - 1) * stride >= size + before:
+            count -= 1
+        counts.append(max(count, 0))
+    return counts
+
+
+def closing_pads(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    begin: Sequence[int],
+    counts: Sequence[int],
+) -> list[int]:
+    """End pads with which exactly ``counts`` windows fit; negative where less than the input is needed."""
+    return [
+        (count - 1) * stride + (width - 1) * dilation + 1 - size - before
+        for size, width, stride, dilation, before, count in zip(
+            sizes, kernel, strides, dilations, begin, counts, strict=True
+        )
+    ]
