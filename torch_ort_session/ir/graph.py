@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -79,7 +78,7 @@ class Node:
     since: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, AttributeValue] = field(default_factory=lambda: MappingProxyType({}))
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     overload: str = ""
 
     @property
@@ -117,7 +116,7 @@ class Graph:
     outputs: tuple[ValueInfo, ...]
     initializers: Mapping[str, Weight]
     nodes: tuple[Node, ...]
-    value_info: Mapping[str, ValueInfo] = field(default_factory=lambda: MappingProxyType({}))
+    value_info: Mapping[str, ValueInfo] = field(default_factory=dict)
 
     def all_nodes(self) -> Iterator[Node]:
         """Every node, those of nested bodies included."""
@@ -161,5 +160,5 @@ class Model:
     opsets: Mapping[str, int]
     ir_version: int
     producer: str = ""
-    metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    metadata: Mapping[str, str] = field(default_factory=dict)
     source: str = "<memory>"

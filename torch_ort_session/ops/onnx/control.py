@@ -107,6 +107,28 @@ def scan_batched(
     return tuple(joined)
 
 
+@kernel("SequenceMap", since=(17,))
+def sequence_map(
+    input_sequence: tuple[Any, ...], *additional_inputs: Value, ctx: KernelContext
+) -> tuple[Value, ...]:
+    """Run the body on each element of a sequence.
+
+    Returns:
+        One sequence for each output of the body.
+    """
+    body = ctx.bodies["body"]
+    for other in additional_inputs:
+        if isinstance(other, tuple) and len(other) != len(input_sequence):
+            raise ValueError(f"the sequences have different lengths: {len(input_sequence)} and {len(other)}")
+    rows = []
+    for position, item in enumerate(input_sequence):
+        others = [each[position] if isinstance(each, tuple) else each for each in additional_inputs]
+        rows.append(body(item, *others))
+    if not rows:
+        return tuple(() for _ in _graph(ctx, "body").outputs)
+    return tuple(zip(*rows, strict=True))
+
+
 def _scan(
     state: tuple[Value, ...],
     sequences: list[tuple[Tensor, ...]],
