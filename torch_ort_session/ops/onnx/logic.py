@@ -1,0 +1,141 @@
+"""Logical and bitwise operators, shifts, and Where.
+
+Sources: https://onnx.ai/onnx/operators/onnx__And.html and the page of each operator
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops._helpers.legacy_broadcast import align
+from torch_ort_session.ops._helpers.widen import (
+    UNSIGNED,
+    deliver,
+    shift_right_unsigned,
+    with_bits,
+)
+from torch_ort_session.ops.kernel import Strings, kernel
+
+
+@kernel("And", since=(7,))
+def and_(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``a and b`` of bools, broadcast."""
+    return torch.bitwise_and(a, b, out=out)
+
+
+@kernel("Or", since=(7,))
+def or_(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``a or b`` of bools, broadcast."""
+    return torch.bitwise_or(a, b, out=out)
+
+
+@kernel("Xor", since=(7,))
+def xor(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Either ``a`` or ``b`` of bools, broadcast."""
+    return torch.bitwise_xor(a, b, out=out)
+
+
+@kernel("And", since=(1,))
+def and_legacy(a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0) -> Tensor:
+    """``a and b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return torch.bitwise_and(a, align(a, b, axis, broadcast))
+
+
+@kernel("Or", since=(1,))
+def or_legacy(a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0) -> Tensor:
+    """``a or b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return torch.bitwise_or(a, align(a, b, axis, broadcast))
+
+
+@kernel("Xor", since=(1,))
+def xor_legacy(a: Tensor, b: Tensor, *, axis: int | None = None, broadcast: int = 0) -> Tensor:
+    """Either ``a`` or ``b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return torch.bitwise_xor(a, align(a, b, axis, broadcast))
+
+
+@kernel("Not", since=(1,))
+def not_(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``not x`` of bools."""
+    return torch.logical_not(x, out=out)
+
+
+@kernel("BitwiseAnd", since=(18,))
+def bitwise_and(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Bits that are set in both, of integers of one dtype, broadcast."""
+    return torch.bitwise_and(a, b, out=out)
+
+
+@kernel("BitwiseOr", since=(18,))
+def bitwise_or(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Bits that are set in one or both, of integers of one dtype, broadcast."""
+    return torch.bitwise_or(a, b, out=out)
+
+
+@kernel("BitwiseXor", since=(18,))
+def bitwise_xor(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Bits that are set in one alone, of integers of one dtype, broadcast."""
+    return torch.bitwise_xor(a, b, out=out)
+
+
+@kernel("BitwiseNot", since=(18,))
+def bitwise_not(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Every bit of integers flipped."""
+    if x.dtype in UNSIGNED:
+        return with_bits(torch.bitwise_not, x, out=out)
+    return torch.bitwise_not(x, out=out)
+
+
+@kernel("BitShift", since=(11, 28))
+def bit_shift(x: Tensor, y: Tensor, *, direction: str, out: Tensor | None = None) -> Tensor:
+    """``x`` shifted by ``y`` bits, of integers of one dtype, broadcast; bits that leave are lost.
+
+    Args:
+        x: What to shift. A signed ``x`` keeps its sign to the right.
+        y: By how many bits. The width or more, or a negative number, leaves only copies of the sign.
+        direction: ``"LEFT"`` or ``"RIGHT"``.
+        out: Where to write.
+
+    Raises:
+        ValueError: Another word in ``direction``.
+    """
+    if direction == "RIGHT":
+        if x.dtype in UNSIGNED:
+            return deliver(shift_right_unsigned(x, y), out)
+        return torch.bitwise_right_shift(x, y, out=out)
+    if direction == "LEFT":
+        if x.dtype in UNSIGNED:
+            # A count with its top bit set reads as negative, which shifts everything out as well.
+            return with_bits(torch.bitwise_left_shift, x, y, out=out)
+        return torch.bitwise_left_shift(x, y, out=out)
+    raise ValueError(f"BitShift has the directions LEFT and RIGHT, not {direction!r}.")
+
+
+@kernel("Where", since=(9, 16))
+def where(condition: Tensor, x: Tensor | Strings, y: Tensor | Strings) -> Tensor | Strings:
+    """``x`` where the condition holds and ``y`` elsewhere, broadcast.
+
+    Args:
+        condition: Bools.
+        x: Any type.
+        y: The same type.
+
+    Returns:
+        A tensor of that type.
+    """
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        return torch.where(condition, x, y)
+    return strings.by_position(where, condition, x, y)
