@@ -102,7 +102,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def milliseconds(timing: Timing) -> str:
     """`1.23 ms ±4%`: the median and the spread."""
-    return f"{timing.median * 1e3:.3g} ms ±{timing.spread:.0%}"
+    median = timing.median * 1e3
+    return (
+        f"{median:.0f} ms ±{timing.spread:.0%}"
+        if median >= 100.0
+        else f"{median:.3g} ms ±{timing.spread:.0%}"
+    )
 
 
 def finish(

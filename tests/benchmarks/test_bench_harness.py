@@ -67,6 +67,11 @@ longer      0""",
     )
 
 
+def test_milliseconds_are_never_written_with_an_exponent():
+    assert harness.milliseconds(harness.Timing(0.00012345, 0.041, 0.0, 9)) == "0.123 ms ±4%"
+    assert harness.milliseconds(harness.Timing(1.2345, 0.0, 0.0, 9)) == "1234 ms ±0%"
+
+
 def finish(capsys, *, misses, json_=False, check=False):
     args = argparse.Namespace(json=json_, check=check)
     status = harness.finish("bench", text="the table", rows=[{"x": 1}], misses=misses, args=args)
