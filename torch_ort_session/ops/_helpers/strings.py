@@ -58,6 +58,12 @@ def array(texts: Iterable[object], shape: tuple[int, ...] | None = None) -> Stri
     return made if shape is None else made.reshape(shape)
 
 
+def flat(texts: Strings) -> list[str]:
+    """The strings in row-major order."""
+    items: list[str] = texts.reshape(-1).tolist()
+    return items
+
+
 def as_tensor(texts: Strings) -> torch.Tensor:
     """The same object, typed as the tensors that kernels for any element type return."""
     return cast(torch.Tensor, texts)

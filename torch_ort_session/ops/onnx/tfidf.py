@@ -1,0 +1,113 @@
+"""TfIdfVectorizer: how often known n-grams appear.
+
+Source: https://onnx.ai/onnx/operators/onnx__TfIdfVectorizer.html
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.kernel import kernel
+
+
+@kernel("TfIdfVectorizer", since=(9,))
+def tfidf_vectorizer(
+    X: Tensor,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: list[int],
+    ngram_indexes: list[int],
+    pool_int64s: list[int] | None = None,
+    pool_strings: list[str] | None = None,
+    weights: list[float] | None = None,
+) -> Tensor:
+    """How often each n-gram of a pool appears in each row.
+
+    Args:
+        X: Tokens [c] or [n, c]: int32, int64 or strings.
+        max_gram_length: Longest n-grams looked for.
+        max_skip_count: Tokens of an n-gram may lie up to this number of tokens apart, all gaps alike.
+        min_gram_length: Shortest n-grams looked for.
+        mode: ``"TF"`` (counts), ``"IDF"`` (weights of what appears) or ``"TFIDF"`` (counts x weights).
+        ngram_counts: Where in the pool the n-grams of each length begin.
+        ngram_indexes: Column of each n-gram.
+        pool_int64s: The n-grams, first those of length 1.
+        pool_strings: The same for strings.
+        weights: Weight of each n-gram, 1 without it.
+
+    Returns:
+        float32 [columns] or [n, columns].
+
+    Raises:
+        ValueError: The pool is missing, or the mode is another.
+
+    Source: https://onnx.ai/onnx/operators/onnx__TfIdfVectorizer.html
+    """
+    if mode not in ("TF", "IDF", "TFIDF"):
+        raise ValueError(f"mode {mode!r} is none of 'TF', 'IDF' and 'TFIDF'")
+    if isinstance(X, Tensor):
+        if pool_int64s is None:
+            raise ValueError("integer tokens need pool_int64s")
+        tokens = X.to(torch.int64)
+        pool = torch.tensor(pool_int64s, dtype=torch.int64, device=X.device)
+    else:
+        if pool_strings is None:
+            raise ValueError("string tokens need pool_strings")
+        tokens, pool, _ = strings.codes([], X, strings.array(pool_strings))
+    rows = tokens.reshape(-1, tokens.shape[-1])
+    columns = torch.tensor(ngram_indexes, dtype=torch.int64, device=pool.device)
+    scale = torch.ones(len(ngram_indexes), device=pool.device)
+    if weights is not None and mode != "TF":
+        scale = torch.tensor(weights, dtype=torch.float32, device=pool.device)
+    result = torch.zeros(rows.shape[0], max(ngram_indexes, default=-1) + 1, device=pool.device)
+    bounds = [*ngram_counts, len(pool)]
+    first = 0
+    for length in range(1, len(ngram_counts) + 1):
+        grams = pool[bounds[length - 1] : bounds[length]].reshape(-1, length)
+        here = slice(first, first + len(grams))
+        first += len(grams)
+        if min_gram_length <= length <= max_gram_length and len(grams):
+            found = _counts(rows, grams, max_skip_count if length > 1 else 0)
+            if mode == "IDF":
+                found = found.clamp(max=1)
+            result = result.index_add(1, columns[here], found * scale[here])
+    return result.reshape(tokens.shape[:-1] + result.shape[1:])
+
+
+def _counts(rows: Tensor, grams: Tensor, most_skips: int) -> Tensor:
+    """float32 [rows, grams]: how often each n-gram appears in each row, over all skips."""
+    count, length = grams.shape
+    total = torch.zeros(rows.shape[0], count + 1, device=rows.device)
+    for step in range(1, most_skips + 2):
+        windows = rows.shape[1] - (length - 1) * step
+        if windows <= 0:
+            break
+        starts = torch.arange(windows, device=rows.device).unsqueeze(1)
+        places = starts + torch.arange(length, device=rows.device) * step
+        number = _numbers(grams, rows[:, places])
+        total = total.scatter_add(1, number, torch.ones_like(number, dtype=torch.float32))
+    return total[:, _numbers(grams, grams)]
+
+
+def _numbers(grams: Tensor, texts: Tensor) -> Tensor:
+    """For each row of ``texts`` the number of the n-gram it equals; the number of n-grams when none."""
+    base = grams.shape[0] + 1
+    known, found = _ranks(grams[:, 0], texts[..., 0])
+    for place in range(1, grams.shape[1]):
+        token, wanted = _ranks(grams[:, place], texts[..., place])
+        # Prefix and token make one number, and its rank among those of the pool a small one again.
+        known, found = _ranks(known * base + token, found * base + wanted)
+    return found
+
+
+def _ranks(known: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Where numbers stand among the known ones, for these too; the count where one is not among them."""
+    ordered = known.sort().values
+    place = torch.searchsorted(ordered, wanted.contiguous())
+    hit = ordered[place.clamp(max=len(known) - 1)] == wanted
+    return torch.searchsorted(ordered, known.contiguous()), torch.where(hit, place, len(known))
