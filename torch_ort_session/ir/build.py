@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, cast
 
 import onnx
@@ -75,12 +74,13 @@ def imports(protos: Any, ir_version: int, place: str) -> Mapping[str, int]:
             )
         if found.setdefault(domain, version) != version:
             raise ModelError(
-                f"{domain or 'ai.onnx'} is imported in opset {found[domain]} and in {version}, one is allowed",
+                f"{domain or 'ai.onnx'} is imported in opset {found[domain]} and in {version}, one "
+                "is allowed",
                 place=place,
             )
     if not found and 0 < ir_version < 3:
         found[""] = 1  # Before IR version 3 there were no imports.
-    return MappingProxyType(found)
+    return dict(found)
 
 
 def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> Graph:
@@ -97,7 +97,8 @@ def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> G
     limit = scope.storage.limits.nesting
     if scope.depth > limit:
         raise ModelError(
-            f"control-flow bodies nest more than {limit} deep: the file is damaged, or pass Limits(nesting=...)",
+            f"control-flow bodies nest more than {limit} deep: the file is damaged, or pass "
+            "Limits(nesting=...)",
             place=scope.place,
         )
     name = string(proto.name, scope.at(label))
@@ -108,9 +109,9 @@ def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> G
         name=name,
         inputs=value_infos(proto.input, place),
         outputs=value_infos(proto.output, place),
-        initializers=MappingProxyType(weights),
+        initializers=dict(weights),
         nodes=tuple(build_node(node, index, inside) for index, node in enumerate(proto.node)),
-        value_info=MappingProxyType({info.name: info for info in value_infos(proto.value_info, place)}),
+        value_info=dict({info.name: info for info in value_infos(proto.value_info, place)}),
     )
 
 
@@ -147,7 +148,7 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
     """A node with its schema revision.
 
     Raises:
-        ModelError: It is malformed, or breaks its operator's schema in arity, required attributes or their types.
+        ModelError: It is malformed, or breaks its operator's schema in arity, attributes or their types.
     """
     scope.tick(1)
     op = string(proto.op_type, scope.at(f"node {index}"))
@@ -172,7 +173,7 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
         since=0,
         inputs=tuple(string(value, place) for value in proto.input),
         outputs=tuple(string(value, place) for value in proto.output),
-        attributes=MappingProxyType(attributes),
+        attributes=dict(attributes),
         overload=string(proto.overload, place),
     )
     if (domain, op, node.overload) in scope.functions:
@@ -208,7 +209,8 @@ def governing_opset(node: Node, opsets: Mapping[str, int], place: str) -> int:
     newest = schema.newest_opset(node.domain)
     if newest is not None and opset > newest:
         raise ModelError(
-            f"{node.qualified} is governed by opset {opset} of {shown}, the installed onnx {onnx.__version__} knows "
+            f"{node.qualified} is governed by opset {opset} of {shown}, the installed onnx "
+            f"{onnx.__version__} knows "
             f"opsets up to {newest}: install a newer onnx, or export the model for opset {newest}",
             place=place,
         )

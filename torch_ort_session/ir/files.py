@@ -41,16 +41,18 @@ class MappedFile:
     map: mmap.mmap | None
 
     def tensor(self, offset: int, nbytes: int, dtype: torch.dtype) -> torch.Tensor:
-        """A span as a flat tensor: a view of the map where its address is aligned for ``dtype``, else a copy."""
+        """A span as a flat tensor: a view of the map where its address is aligned for ``dtype``, "
+        "else a copy."""
         if self.map is not None and offset % dtype.itemsize == 0 and nbytes:
             count = nbytes // dtype.itemsize
             return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset)
         return self.copy(offset, nbytes).view(dtype)
 
     def copy(self, offset: int, nbytes: int) -> torch.Tensor:
-        """A span as bytes in memory of its own; read, not mapped, so that the map's pages stay out of memory."""
+        """A span as bytes in memory of its own; read, not mapped, so that the map's pages stay "
+        "out of memory."""
         data = torch.empty(nbytes, dtype=torch.uint8)
-        view = memoryview(data.numpy())
+        view = data.numpy().data
         self.file.seek(offset)
         done = 0
         while done < nbytes:
@@ -98,7 +100,8 @@ def open_file(path: str, place: str, *, limit: int, follow: bool = True) -> Mapp
         _refuse_special(found, path, place)
         if found.st_size > limit:
             raise ModelError(
-                f"{path!r} has {found.st_size} bytes, the limit is {limit}: pass Limits(file_bytes=...) to raise it",
+                f"{path!r} has {found.st_size} bytes, the limit is {limit}: pass "
+                "Limits(file_bytes=...) to raise it",
                 place=place,
             )
         return MappedFile(path, found.st_size, file, _map(descriptor, found.st_size))
@@ -194,6 +197,7 @@ def contained(location: str, folders: tuple[str, ...], place: str) -> str:
             f"the location {location!r} cannot be looked up: {_reason(error)}", place=place
         ) from error
     raise ModelError(
-        f"there is no file {location!r} in {folders[0]!r}: fetch the data file that belongs to the model and put it there",
+        f"there is no file {location!r} in {folders[0]!r}: fetch the data file that belongs to the "
+        "model and put it there",
         place=place,
     )

@@ -5,10 +5,8 @@ Source: https://onnx.ai/onnx/repo-docs/IR.html#functions
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import onnx
 
@@ -125,7 +123,7 @@ def _template(proto: onnx.FunctionProto, name: str, scope: Scope) -> Template:
         name=name,
         inputs=inputs,
         outputs=tuple(string(value, scope.place) for value in proto.output),
-        defaults=MappingProxyType(defaults),
+        defaults=dict(defaults),
         nodes=nodes,
     )
 
@@ -186,7 +184,8 @@ def _size(
                 )
             if len(stack) >= limits.nesting:
                 raise ModelError(
-                    f"functions call each other more than {limits.nesting} deep: pass Limits(nesting=...) to raise it",
+                    f"functions call each other more than {limits.nesting} deep: pass "
+                    "Limits(nesting=...) to raise it",
                     place=f"function {template.name!r}",
                 )
             if key not in sizes:
@@ -230,18 +229,17 @@ def _map_graphs(node: Node, change: Callable[[Graph], Graph]) -> Mapping[str, At
             changed[name] = tuple(change(item) for item in value if isinstance(item, Graph))
         else:
             changed[name] = value
-    return MappingProxyType(changed)
+    return dict(changed)
 
 
 def _instantiate(node: Node, template: Template, expansion: _Expansion, place: str, out: list[Node]) -> None:
-    for what, actual, formal in (
-        ("input", node.inputs, template.inputs),
-        ("output", node.outputs, template.outputs),
+    for what, given, taken in (
+        ("input", len(node.inputs), len(template.inputs)),
+        ("output", len(node.outputs), len(template.outputs)),
     ):
-        if len(actual) > len(formal):
+        if given > taken:
             raise ModelError(
-                f"the function {template.name} has {len(formal)} {what}(s), the call gives {len(actual)}",
-                place=place,
+                f"the function {template.name} has {taken} {what}(s), the call gives {given}", place=place
             )
     prefix = f"{node.name}/"
     made = {value for inner in template.nodes for value in inner.outputs if value}
@@ -302,7 +300,7 @@ def _renamed(node: Node, call: _Call, expansion: _Expansion) -> Node:
         name=_unused(call.prefix + node.name, expansion.nodes),
         inputs=tuple(_name(value, call, node) for value in node.inputs),
         outputs=tuple(_name(value, call, node) for value in node.outputs),
-        attributes=MappingProxyType(attributes),
+        attributes=dict(attributes),
     )
 
 
@@ -331,9 +329,9 @@ def _renamed_graph(graph: Graph, call: _Call, expansion: _Expansion) -> Graph:
         name=graph.name,
         inputs=tuple(info_of(info) for info in graph.inputs),
         outputs=tuple(info_of(info) for info in graph.outputs),
-        initializers=MappingProxyType({names[key]: weight for key, weight in graph.initializers.items()}),
+        initializers=dict({names[key]: weight for key, weight in graph.initializers.items()}),
         nodes=tuple(_renamed(node, inner, expansion) for node in graph.nodes),
-        value_info=MappingProxyType(
+        value_info=dict(
             {names[key]: info_of(info) for key, info in graph.value_info.items() if key in names}
         ),
     )

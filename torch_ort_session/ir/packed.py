@@ -36,15 +36,16 @@ def unpack(packed: torch.Tensor, element: ElementType, dims: tuple[int, ...]) ->
     if element.bits == 6:
         padded = torch.nn.functional.pad(packed, (0, -packed.numel() % 3)).reshape(-1, 3)
         low, middle, high = padded.unbind(-1)
-        parts = (low, low >> 6 | middle << 2, middle >> 4 | high << 4, high >> 2)
+        parts = [low, low >> 6 | middle << 2, middle >> 4 | high << 4, high >> 2]
     else:
-        parts = tuple(packed >> shift for shift in range(0, 8, element.bits))
+        parts = [packed >> shift for shift in range(0, 8, element.bits)]
     codes = torch.stack([part & ((1 << element.bits) - 1) for part in parts], dim=-1)
     return decode(codes.reshape(-1)[: math.prod(dims)], element).reshape(dims)
 
 
 def decode(codes: torch.Tensor, element: ElementType) -> torch.Tensor:
-    """Bit patterns, one a byte (uint8), to elements in the carrier dtype; the result has memory of its own."""
+    """Bit patterns, one a byte (uint8), to elements in the carrier dtype; the result has memory "
+    "of its own."""
     if element in _FLOATS:
         return _table(element).index_select(0, codes.int()).view(torch.float8_e4m3fn)
     if element in (ElementType.INT4, ElementType.INT2):

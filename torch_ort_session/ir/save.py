@@ -47,7 +47,7 @@ def _packed(data: torch.Tensor, element: ElementType) -> torch.Tensor:
     if element.bits == 6:
         raise NotImplementedError(f"{element.label} weights cannot be written")
     if element is ElementType.FLOAT4E2M1:
-        # Sign, then the two low bits of the exponent (bias 1 here, 7 there), then the top bit of the mantissa;
+        # Sign, then the two low bits of the exponent (bias 1 here, 7 there), then the top mantissa bit;
         # 0.5 is subnormal here and normal there.
         bits = data.view(torch.uint8).int()
         size = (((bits >> 3 & 15) - 6) * 2 | (bits >> 2 & 1)).clamp(min=0)

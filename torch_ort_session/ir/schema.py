@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 import onnx.defs
@@ -137,9 +138,22 @@ def arity(op: str, domain: str, opset: int) -> Arity | None:
         inputs=(schema.min_input, schema.max_input),
         outputs=(schema.min_output, schema.max_output),
         attributes=tuple(
-            (name, int(item.type.value), bool(item.required)) for name, item in schema.attributes.items()
+            (name, _type_code(item.type), bool(item.required)) for name, item in schema.attributes.items()
         ),
     )
+
+
+def _type_code(kind: Any) -> int:
+    return int(kind.value)
+
+
+def default_number(op: str, domain: str, opset: int, attribute: str) -> int | None:
+    """The default of an integer attribute; None when it has none."""
+    schema = _raw(op, canonical_domain(domain), opset)
+    found = None if schema is None else schema.attributes.get(attribute)
+    if found is None or found.default_value.type != onnx.AttributeProto.INT:
+        return None
+    return int(found.default_value.i)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +186,8 @@ def function_body(
     Returns:
         The body for the newest version up to ``opset``, or None when there is none for this node.
     """
-    schema = _raw(op, canonical_domain(domain), opset)
+    # The type stubs of onnx lack the accessors of function bodies.
+    schema: Any = _raw(op, canonical_domain(domain), opset)
     if schema is None:
         return None
     versions = schema.function_opset_versions or schema.context_dependent_function_opset_versions

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.files import MappedFile, folders_of, open_file
@@ -83,7 +83,7 @@ def _path(value: object) -> str:
 
 def _parse_file(file: MappedFile, place: str, limits: Limits) -> tuple[onnx.ModelProto, Cuts]:
     if file.map is None:
-        return _parse(memoryview(file.copy(0, file.size).numpy()), place, limits)
+        return _parse(file.copy(0, file.size).numpy().data, place, limits)
     return _parse(file.map, place, limits)
 
 
@@ -116,7 +116,8 @@ def _parse(buffer: Buffer, place: str, limits: Limits) -> tuple[onnx.ModelProto,
 
 
 def likely_cause(head: bytes) -> str | None:
-    """What a file that is no ONNX model most likely is, by its first bytes, and what to do; None when unknown."""
+    """What a file that is no ONNX model most likely is, by its first bytes, and what to do; None "
+    "when unknown."""
     text = head.lstrip().lower()
     if head.startswith(b"version https://git-lfs"):
         return "it is a Git LFS pointer, the model itself was not fetched: run `git lfs pull`"
@@ -149,7 +150,7 @@ def likely_cause(head: bytes) -> str | None:
             'it is a protobuf text file: convert it with onnx.save(onnx.load(path, format="textproto"), ...)'
         )
     if text.startswith(b"<") and b"ir_version" in text:
-        return "it is a model in ONNX's text syntax: convert it with onnx.save(onnx.parser.parse_model(text), ...)"
+        return "it is a model in ONNX's text syntax: convert it with onnx.save(onnx.parser.parse_model(...), ...)"
     if text.startswith(b"{"):
-        return 'it is JSON: if it is an ONNX model, convert it with onnx.save(onnx.load(path, format="json"), ...)'
+        return 'it is JSON: convert a model in JSON with onnx.save(onnx.load(path, format="json"), ...)'
     return None

@@ -81,7 +81,8 @@ class Storage:
             )
         if not self.folders:
             raise ModelError(
-                f"the data lies in the file {location!r}, and a model that does not come from a path has no folder: "
+                f"the data lies in the file {location!r}, and a model that does not come from a "
+                "path has no folder: "
                 "pass base_dir=",
                 place=place,
             )
@@ -92,7 +93,8 @@ class Storage:
         start = offset or 0
         if start + expected > file.size:
             raise ModelError(
-                f"{expected} bytes at offset {start} run past the end of {location!r}, which has {file.size} bytes: "
+                f"{expected} bytes at offset {start} run past the end of {location!r}, which has "
+                f"{file.size} bytes: "
                 "the data file is truncated or belongs to another model",
                 place=place,
             )
@@ -104,7 +106,8 @@ class Storage:
         if links > 1 and not self.limits.hard_links:
             file.close()
             raise ModelError(
-                f"{real!r} has {links} names (hard links), so it may be a file from outside of the model's folder: "
+                f"{real!r} has {links} names (hard links), so it may be a file from outside of the "
+                "model's folder: "
                 "copy it, or pass Limits(hard_links=True) for a model you trust",
                 place=place,
             )

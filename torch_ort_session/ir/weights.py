@@ -79,7 +79,8 @@ def checked_dims(dims: Sequence[int], limit: int, place: str) -> tuple[int, ...]
         count *= max(dim, 1)
         if count > limit:
             raise ModelError(
-                f"dims {_shown(dims)} have more than {limit} elements: the file is damaged, or pass Limits(elements=...)",
+                f"dims {_shown(dims)} have more than {limit} elements: the file is damaged, or "
+                "pass Limits(elements=...)",
                 place=place,
             )
     if len(dims) > _MAX_RANK:
@@ -229,7 +230,8 @@ def _linear_indices(
         or not isinstance(indices.data, torch.Tensor)
     ):
         raise ModelError(
-            f"a sparse tensor needs values of rank 1 and int64 indices, it has values of rank {len(values.shape)} "
+            "a sparse tensor needs values of rank 1 and int64 indices, it has values of rank "
+            f"{len(values.shape)} "
             f"and {indices.element.label} indices",
             place=place,
         )
@@ -249,6 +251,6 @@ def _linear_indices(
             f"index {int(indices.data[bad][0])} lies outside of dims {list(dims)}: the file is damaged",
             place=place,
         )
-    if linear.unique().numel() != count:
+    if torch.unique(linear).numel() != count:
         raise ModelError("an index is given twice: the file is damaged", place=place)
     return linear

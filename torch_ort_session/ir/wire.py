@@ -45,7 +45,8 @@ class Cuts:
     spans: tuple[tuple[int, int], ...]
 
     def find(self, raw: bytes) -> tuple[int, int] | None:
-        """Offset and length of the data that a ``raw_data`` field stands for; None when it is the data itself."""
+        """Offset and length of the data that a ``raw_data`` field stands for; None when it is the "
+        "data itself."""
         size = len(self.token)
         if not self.spans or len(raw) != size + 8 or not raw.startswith(self.token):
             return None
@@ -107,13 +108,15 @@ def _shorten(
             following = value + 4
         else:
             raise ModelError(
-                f"wire type {wire} of field {tag >> 3} does not occur in a model: the file is damaged or no ONNX model",
+                f"wire type {wire} of field {tag >> 3} does not occur in a model: the file is "
+                "damaged or no ONNX model",
                 place=f"byte {position}",
             )
         if following > end:
             what = "file" if depth == 0 else kind
             raise ModelError(
-                f"a field of {following - value} bytes runs past the end of the {what} by {following - end} bytes: "
+                f"a field of {following - value} bytes runs past the end of the {what} by "
+                f"{following - end} bytes: "
                 "the file is truncated or damaged; fetch it again",
                 place=f"byte {position}",
             )
