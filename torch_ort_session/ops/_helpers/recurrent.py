@@ -1,0 +1,351 @@
+"""What RNN, GRU and LSTM share: activations, directions, sequence lengths, and the two ways to run a layer.
+
+A *cell* computes one step and serves every attribute; a *layer* is torch's fused one. Shapes here are those
+of ``layout=0``: sequences ``[time, batch, features]``, states ``[directions, batch, hidden]``.
+
+Source: https://onnx.ai/onnx/operators/onnx__LSTM.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Activation = Callable[[Tensor], Tensor]
+States = tuple[Tensor, ...]
+Layer = Callable[[Tensor, States, list[Tensor], bool], tuple[Tensor, ...]]
+"""Called with the sequence, the states, flat parameters and whether they are of both directions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One direction of a layer, step by step.
+
+    Attributes:
+        project: From ``[time, batch, input]`` to what each step takes of it, for all steps at once.
+        step: From one step's projected input ``[batch, ...]`` and the states ``[batch, hidden]`` to the next
+            states, the output first.
+    """
+
+    project: Callable[[Tensor], Tensor]
+    step: Callable[[Tensor, States], States]
+
+
+def activations(
+    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+) -> list[Activation]:
+    """The functions that the three activation attributes name.
+
+    Args:
+        names: One name a function, in any case.
+        alphas: Values taken in order by the functions that have an alpha; the rest take their default.
+        betas: The same for beta.
+
+    Returns:
+        One function a name.
+
+    Raises:
+        ValueError: A name is not known.
+    """
+    alpha, beta = list(alphas or ()), list(betas or ())
+    return [_activation(name, alpha, beta) for name in names]
+
+
+_ALPHA = {
+    "affine": 1.0,
+    "leakyrelu": 0.01,
+    "thresholdedrelu": 1.0,
+    "scaledtanh": 1.0,
+    "hardsigmoid": 0.2,
+    "elu": 1.0,
+}
+_BETA = {"affine": 0.0, "scaledtanh": 1.0, "hardsigmoid": 0.5}
+_PLAIN: dict[str, Activation] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "softsign": F.softsign,
+}
+
+
+def _activation(name: str, alphas: list[float], betas: list[float]) -> Activation:
+    key = name.lower()
+    if key in _PLAIN:
+        return _PLAIN[key]
+    if key == "softplus":
+        return lambda x: torch.logaddexp(x, torch.zeros_like(x))
+    if key not in _ALPHA:
+        raise ValueError(f"{name!r} is not an activation that RNN, GRU and LSTM define.")
+    a = alphas.pop(0) if alphas else _ALPHA[key]
+    if key == "leakyrelu":
+        return lambda x: F.leaky_relu(x, a)
+    if key == "thresholdedrelu":
+        return lambda x: torch.where(x >= a, x, 0.0)
+    if key == "elu":
+        return lambda x: F.elu(x, a)
+    b = betas.pop(0) if betas else _BETA[key]
+    if key == "affine":
+        return lambda x: x * a + b
+    if key == "scaledtanh":
+        return lambda x: torch.tanh(x * b) * a
+    return lambda x: (x * a + b).clamp(0, 1)
+
+
+def clipped(activation: Activation, clip: float | None) -> Activation:
+    """The activation with its input bounded to ``[-clip, clip]``."""
+    if clip is None:
+        return activation
+    return lambda x: activation(x.clamp(-clip, clip))
+
+
+def count_directions(direction: str, weights: Tensor) -> int:
+    """The number of directions.
+
+    Args:
+        direction: The attribute.
+        weights: W, ``[directions, ...]``.
+
+    Raises:
+        ValueError: The attribute is not known, or W is not for that many directions.
+    """
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise ValueError(f"direction {direction!r} is not forward, reverse or bidirectional.")
+    count = 2 if direction == "bidirectional" else 1
+    if weights.shape[0] != count:
+        raise ValueError(
+            f"W is for {weights.shape[0]} directions where direction {direction!r} needs {count}."
+        )
+    return count
+
+
+def named(activations: Sequence[str] | None, usual: Sequence[str], directions: int) -> list[str]:
+    """Activation names of every direction in lower case.
+
+    Args:
+        activations: The attribute.
+        usual: The names of one direction when there is no attribute.
+        directions: How many directions.
+
+    Raises:
+        ValueError: There are too few names.
+    """
+    names = [name.lower() for name in activations] if activations else list(usual) * directions
+    needed = len(usual) * directions
+    if len(names) < needed:
+        raise ValueError(f"activations names {len(names)} functions where {needed} are needed.")
+    return names[:needed]
+
+
+def inputs(
+    x: Tensor, w: Tensor, r: Tensor, gates: int, hidden_size: int | None, layout: int, *initial: Tensor | None
+) -> tuple[Tensor, States]:
+    """The sequence and the initial states, checked, in this module's layout and a dtype to compute in.
+
+    Args:
+        x: ``[time, batch, input]``, or batch first when ``layout`` is 1.
+        w: W.
+        r: R.
+        gates: How many gates.
+        hidden_size: The attribute.
+        layout: The attribute.
+        initial: Initial states; None for zeros.
+
+    Raises:
+        ValueError: Shapes contradict each other.
+    """
+    if x.dim() != 3 or w.dim() != 3 or r.dim() != 3:
+        raise ValueError(f"X, W and R have rank {x.dim()}, {w.dim()} and {r.dim()} where each needs rank 3.")
+    hidden = r.shape[2]
+    if (
+        (hidden_size is not None and hidden_size != hidden)
+        or w.shape != (r.shape[0], gates * hidden, x.shape[2])
+        or r.shape[1] != gates * hidden
+    ):
+        raise ValueError(
+            f"X {list(x.shape)}, W {list(w.shape)} and R {list(r.shape)} do not fit together with "
+            f"{gates} gates and hidden_size {hidden_size}."
+        )
+    if layout:
+        x = x.transpose(0, 1)
+        initial = tuple(None if state is None else state.transpose(0, 1) for state in initial)
+    # Half precision on the CPU is computed in single precision: sums over many steps would drift.
+    if x.dtype in (torch.float16, torch.bfloat16) and x.device.type == "cpu":
+        x = x.to(torch.float32)
+    zeros = None
+    states = []
+    for state in initial:
+        if state is None:
+            if zeros is None:
+                zeros = x.new_zeros(w.shape[0], x.shape[1], hidden)
+            state = zeros
+        states.append(state.to(x.dtype))
+    return x, tuple(states)
+
+
+def outputs(
+    y: Tensor, states: States, layout: int, dtype: torch.dtype, wanted: Sequence[bool]
+) -> list[Tensor | None]:
+    """Y and the final states in the operator's layout and dtype; None for what nobody reads."""
+    found: list[Tensor | None] = []
+    for index, value in enumerate((y, *states)):
+        if index >= len(wanted) or not wanted[index]:
+            found.append(None)
+            continue
+        if layout:
+            value = value.permute(2, 0, 1, 3) if index == 0 else value.transpose(0, 1)
+        found.append(value.to(dtype))
+    return found
+
+
+def unroll(
+    cells: Sequence[Cell], x: Tensor, states: States, direction: str, lengths: Tensor | None
+) -> tuple[Tensor, States]:
+    """Run the cells over the sequences, each in its direction.
+
+    Args:
+        cells: One a direction.
+        x: ``[time, batch, input]``.
+        states: Initial states, each ``[directions, batch, hidden]``, the output first.
+        direction: The attribute.
+        lengths: Sequence lengths ``[batch]`` or None for full ones.
+
+    Returns:
+        The outputs ``[time, directions, batch, hidden]``, zero after a sequence's end, and the states at each
+        sequence's end, as ``states``.
+    """
+    valid = None if lengths is None else _valid(x, lengths)
+    outputs: list[Tensor] = []
+    finals: list[States] = []
+    for index, cell in enumerate(cells):
+        backward = index == 1 or direction == "reverse"
+        current = tuple(state[index] for state in states)
+        steps: list[Tensor] = []
+        for time, gates in enumerate(cell.project(_reverse(x, lengths) if backward else x).unbind(0)):
+            following = cell.step(gates, current)
+            if valid is not None:
+                following = tuple(
+                    torch.where(valid[time], new, old) for new, old in zip(following, current, strict=True)
+                )
+            current = following
+            steps.append(current[0])
+        y = (
+            (torch.stack(steps) if len(steps) > 1 else steps[0].unsqueeze(0))
+            if steps
+            else x.new_empty(0, *current[0].shape)
+        )
+        y = y if valid is None else torch.where(valid, y, 0.0)
+        outputs.append(_reverse(y, lengths) if backward else y)
+        finals.append(current)
+    return _join(outputs), tuple(_pair(list(parts)) for parts in zip(*finals, strict=True))
+
+
+def fuse(
+    layer: Layer,
+    x: Tensor,
+    states: States,
+    parameters: Sequence[list[Tensor]],
+    direction: str,
+    lengths: Tensor | None,
+) -> tuple[Tensor, States]:
+    """Run torch's fused layer over the sequences.
+
+    With lengths only the first final state is right: a fused layer runs on past a sequence's end.
+
+    Args:
+        layer: The layer.
+        x: ``[time, batch, input]``, at least one step.
+        states: Initial states, each ``[directions, batch, hidden]``, the output first.
+        parameters: For each direction, in torch's order.
+        direction: The attribute.
+        lengths: Sequence lengths ``[batch]`` or None for full ones.
+
+    Returns:
+        As :func:`unroll`.
+    """
+    if direction == "bidirectional" and lengths is None:
+        y, *last = layer(x, states, [item for one in parameters for item in one], True)
+        time, batch, width = y.shape
+        return y.reshape(time, batch, 2, width // 2).transpose(1, 2), tuple(last)
+    outputs: list[Tensor] = []
+    finals: list[States] = []
+    for index, own in enumerate(parameters):
+        backward = index == 1 or direction == "reverse"
+        initial = tuple(state[index : index + 1] for state in states)
+        y, *last = layer(_reverse(x, lengths) if backward else x, initial, own, False)
+        if lengths is not None:
+            last[0] = _at_end(y, initial[0], lengths)
+            y = torch.where(_valid(x, lengths), y, 0.0)
+        outputs.append(_reverse(y, lengths) if backward else y)
+        finals.append(tuple(last))
+    return _join(outputs), tuple(
+        parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*finals, strict=True)
+    )
+
+
+def torch_parameters(w: Tensor, r: Tensor, b: Tensor | None, order: Sequence[int]) -> list[list[Tensor]]:
+    """W, R and B as torch's fused layers take them: gates in their order, all in one block of memory.
+
+    Args:
+        w: ``[directions, gates * hidden, input]``.
+        r: ``[directions, gates * hidden, hidden]``.
+        b: ``[directions, 2 * gates * hidden]`` or None.
+        order: For each of torch's gates the place of the ONNX one.
+
+    Returns:
+        For each direction the input and recurrent matrices, then their biases if there are any.
+    """
+    count = len(order)
+    pieces: list[Tensor] = []
+    for own in zip(w, r, strict=True):
+        for matrix in own:
+            gates = matrix.chunk(count)
+            pieces += [gates[place].reshape(-1) for place in order]
+    for bias in () if b is None else b:
+        gates = bias.chunk(2 * count)
+        pieces += [gates[place] for place in order] + [gates[count + place] for place in order]
+    directions, rows = w.shape[0], w.shape[1]
+    sizes = [rows * w.shape[2], rows * r.shape[2]] * directions + [rows] * (
+        0 if b is None else 2 * directions
+    )
+    # cuDNN wants the matrices of every direction before all biases, one after another.
+    parts = torch.split(torch.cat(pieces), sizes)
+    found = []
+    for d in range(directions):
+        own_parts = [parts[2 * d].view(rows, -1), parts[2 * d + 1].view(rows, -1)]
+        found.append(own_parts + list(parts[2 * (directions + d) : 2 * (directions + d) + 2]))
+    return found
+
+
+def _valid(x: Tensor, lengths: Tensor) -> Tensor:
+    """Which steps belong to a sequence: bool ``[time, batch, 1]``."""
+    time = torch.arange(x.shape[0], device=x.device)
+    return (time[:, None] < lengths)[:, :, None]
+
+
+def _reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each sequence backwards within its length; what follows stays."""
+    if lengths is None:
+        return x.flip(0)
+    time = torch.arange(x.shape[0], device=x.device)[:, None]
+    length = lengths.to(torch.int64).clamp(0, x.shape[0])
+    index = torch.where(time < length, length - 1 - time, time)
+    return x.gather(0, index[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def _at_end(y: Tensor, initial: Tensor, lengths: Tensor) -> Tensor:
+    """The output at each sequence's last step, ``[1, batch, hidden]``; the initial one if it has none."""
+    length = lengths.to(torch.int64).clamp(0, y.shape[0])[None, :, None]
+    last = y.gather(0, (length - 1).clamp(min=0).expand(-1, -1, y.shape[2]))
+    return torch.where(length > 0, last, initial)
+
+
+def _join(outputs: list[Tensor]) -> Tensor:
+    return outputs[0].unsqueeze(1) if len(outputs) == 1 else torch.stack(outputs, 1)
+
+
+def _pair(states: list[Tensor]) -> Tensor:
+    return states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)

@@ -1,0 +1,296 @@
+"""RNN, GRU and LSTM: torch's fused layer where it means the same, else step by step.
+
+Source: https://onnx.ai/onnx/operators/onnx__RNN.html, https://onnx.ai/onnx/operators/onnx__GRU.html,
+https://onnx.ai/onnx/operators/onnx__LSTM.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers import recurrent, recurrent_cells
+from torch_ort_session.ops._helpers.recurrent import States
+from torch_ort_session.ops.kernel import KernelContext, kernel
+
+_LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
+_GRU_ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
+
+
+@kernel("RNN", since=(1, 7, 14, 22))
+def rnn(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    sequence_lens: Tensor | None,
+    initial_h: Tensor | None,
+    *,
+    activations: Sequence[str] = ("Tanh", "Tanh"),
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    output_sequence: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor | None, Tensor | None]:
+    """A simple recurrent layer.
+
+    Source: https://onnx.ai/onnx/operators/onnx__RNN.html
+
+    Args:
+        x: ``[time, batch, input]``, or batch first when ``layout`` is 1.
+        w: ``[directions, hidden, input]``.
+        r: ``[directions, hidden, hidden]``.
+        b: ``[directions, 2 * hidden]`` or None.
+        sequence_lens: int32 ``[batch]`` or None.
+        initial_h: ``[directions, batch, hidden]`` or None for zeros.
+        activations: One function a direction.
+        activation_alpha: Their alphas.
+        activation_beta: Their betas.
+        clip: Bound of their inputs.
+        direction: ``forward``, ``reverse`` or ``bidirectional``.
+        hidden_size: As in ``r``.
+        layout: 0, or 1 for batch first everywhere.
+        output_sequence: Of revision 1; the outputs that the node names say the same.
+        ctx: Tells which outputs are wanted.
+
+    Returns:
+        Y ``[time, directions, batch, hidden]`` and Y_h ``[directions, batch, hidden]``.
+
+    Raises:
+        ValueError: Shapes or attributes contradict each other.
+    """
+    count = recurrent.count_directions(direction, w)
+    names = recurrent.named(activations, ("tanh",), count)
+    dtype = x.dtype
+    x, states = recurrent.inputs(x, w, r, 1, hidden_size, layout, initial_h)
+    w, r, b = _as(x.dtype, w, r, b)
+    if clip is None and x.shape[0] > 0 and set(names) in ({"tanh"}, {"relu"}):
+        parameters = recurrent.torch_parameters(w, r, b, (0,))
+        function = torch.rnn_tanh if names[0] == "tanh" else torch.rnn_relu
+
+        def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
+            return function(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
+
+        y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
+    else:
+        functions = recurrent.activations(names, activation_alpha, activation_beta)
+        cells = [
+            recurrent_cells.rnn_cell(
+                w[d], r[d], None if b is None else b[d], recurrent.clipped(functions[d], clip)
+            )
+            for d in range(count)
+        ]
+        y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+    y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
+    return y_out, h_out
+
+
+@kernel("GRU", since=(3, 7, 14, 22))
+def gru(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    sequence_lens: Tensor | None,
+    initial_h: Tensor | None,
+    *,
+    activations: Sequence[str] | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    linear_before_reset: int = 0,
+    output_sequence: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor | None, Tensor | None]:
+    """A gated recurrent layer; gates are update, reset, hidden.
+
+    Source: https://onnx.ai/onnx/operators/onnx__GRU.html
+
+    Args:
+        x: ``[time, batch, input]``, or batch first when ``layout`` is 1.
+        w: ``[directions, 3 * hidden, input]``.
+        r: ``[directions, 3 * hidden, hidden]``.
+        b: ``[directions, 6 * hidden]`` or None.
+        sequence_lens: int32 ``[batch]`` or None.
+        initial_h: ``[directions, batch, hidden]`` or None for zeros.
+        activations: Two functions a direction.
+        activation_alpha: Their alphas.
+        activation_beta: Their betas.
+        clip: Bound of their inputs.
+        direction: ``forward``, ``reverse`` or ``bidirectional``.
+        hidden_size: As in ``r``.
+        layout: 0, or 1 for batch first everywhere.
+        linear_before_reset: Whether the reset gate multiplies the product, not its input.
+        output_sequence: Of old revisions; the outputs that the node names say the same.
+        ctx: Tells which outputs are wanted.
+
+    Returns:
+        Y ``[time, directions, batch, hidden]`` and Y_h ``[directions, batch, hidden]``.
+
+    Raises:
+        ValueError: Shapes or attributes contradict each other.
+    """
+    count = recurrent.count_directions(direction, w)
+    names = recurrent.named(activations, ("sigmoid", "tanh"), count)
+    dtype = x.dtype
+    x, states = recurrent.inputs(x, w, r, 3, hidden_size, layout, initial_h)
+    w, r, b = _as(x.dtype, w, r, b)
+    usual = clip is None and names == ["sigmoid", "tanh"] * count
+    if usual and linear_before_reset and x.shape[0] > 0:
+
+        def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
+            return torch.gru(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
+
+        parameters = recurrent.torch_parameters(w, r, b, _GRU_ORDER)
+        y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
+    else:
+        functions = recurrent.activations(names, activation_alpha, activation_beta)
+        functions = [recurrent.clipped(function, clip) for function in functions]
+        cell = recurrent_cells.gru_cell_linear if linear_before_reset else recurrent_cells.gru_cell
+        cells = [
+            cell(w[d], r[d], None if b is None else b[d], functions[2 * d : 2 * d + 2]) for d in range(count)
+        ]
+        y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+    y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
+    return y_out, h_out
+
+
+@kernel("GRU", since=(1,))
+def gru_1(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    sequence_lens: Tensor | None,
+    initial_h: Tensor | None,
+    *,
+    activations: Sequence[str] | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    direction: str = "foward",
+    hidden_size: int | None = None,
+    output_sequence: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The first GRU, whose schema misspells its default direction; see :func:`gru`."""
+    return gru(
+        x,
+        w,
+        r,
+        b,
+        sequence_lens,
+        initial_h,
+        activations=activations,
+        activation_alpha=activation_alpha,
+        activation_beta=activation_beta,
+        clip=clip,
+        direction="forward" if direction == "foward" else direction,
+        hidden_size=hidden_size,
+        ctx=ctx,
+    )
+
+
+@kernel("LSTM", since=(1, 7, 14, 22))
+def lstm(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    sequence_lens: Tensor | None,
+    initial_h: Tensor | None,
+    initial_c: Tensor | None,
+    p: Tensor | None,
+    *,
+    activations: Sequence[str] | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+    layout: int = 0,
+    output_sequence: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """A long short-term memory layer; gates are input, output, forget, cell.
+
+    Source: https://onnx.ai/onnx/operators/onnx__LSTM.html
+
+    Args:
+        x: ``[time, batch, input]``, or batch first when ``layout`` is 1.
+        w: ``[directions, 4 * hidden, input]``.
+        r: ``[directions, 4 * hidden, hidden]``.
+        b: ``[directions, 8 * hidden]`` or None.
+        sequence_lens: int32 ``[batch]`` or None.
+        initial_h: ``[directions, batch, hidden]`` or None for zeros.
+        initial_c: The same for the cell.
+        p: Peepholes of input, output and forget gate, ``[directions, 3 * hidden]``, or None.
+        activations: Three functions a direction.
+        activation_alpha: Their alphas.
+        activation_beta: Their betas.
+        clip: Bound of the gates before their function.
+        direction: ``forward``, ``reverse`` or ``bidirectional``.
+        hidden_size: As in ``r``.
+        input_forget: Whether the forget gate is one less the input gate.
+        layout: 0, or 1 for batch first everywhere.
+        output_sequence: Of revision 1; the outputs that the node names say the same.
+        ctx: Tells which outputs are wanted.
+
+    Returns:
+        Y ``[time, directions, batch, hidden]``, Y_h and Y_c ``[directions, batch, hidden]``.
+
+    Raises:
+        ValueError: Shapes or attributes contradict each other.
+    """
+    count = recurrent.count_directions(direction, w)
+    names = recurrent.named(activations, ("sigmoid", "tanh", "tanh"), count)
+    dtype = x.dtype
+    x, states = recurrent.inputs(x, w, r, 4, hidden_size, layout, initial_h, initial_c)
+    w, r, b = _as(x.dtype, w, r, b)
+    usual = clip is None and p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
+    # Reordering the gates for the fused layer costs more than a single step; and with lengths the fused
+    # layer does not tell the cell at a sequence's end.
+    if usual and x.shape[0] > 1 and (sequence_lens is None or not ctx.wants(2)):
+
+        def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
+            return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, _trains(), both, False)
+
+        parameters = recurrent.torch_parameters(w, r, b, _LSTM_ORDER)
+        y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
+    else:
+        functions = recurrent.activations(names, activation_alpha, activation_beta)
+        # Gates are clipped; the cell on its way out is a state, which is not.
+        functions = [f if i % 3 == 2 else recurrent.clipped(f, clip) for i, f in enumerate(functions)]
+        peepholes = None if p is None else p.to(x.dtype)
+        cells = [
+            recurrent_cells.lstm_cell(
+                w[d],
+                r[d],
+                None if b is None else b[d],
+                None if peepholes is None else peepholes[d],
+                functions[3 * d : 3 * d + 3],
+                bool(input_forget),
+            )
+            for d in range(count)
+        ]
+        y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+    y_out, h_out, c_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
+    return y_out, h_out, c_out
+
+
+def _as(dtype: torch.dtype, w: Tensor, r: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    return w.to(dtype), r.to(dtype), None if b is None else b.to(dtype)
+
+
+def _trains() -> bool:
+    return torch.is_grad_enabled()
