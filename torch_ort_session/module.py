@@ -99,7 +99,7 @@ class SessionModule(nn.Module):
         if made is None:
             validation = None if device.type == "cpu" else ValidationWord(device)
             fed = frozenset(self._paths) - self._fixed
-            setting = Setting(device, _on(device), fed, validation)
+            setting = Setting(device, _constant, fed, validation)
             made = (bind_steps(build_steps(self._session.graph, setting)), validation)
             self._programs[device] = made
         return made
@@ -112,11 +112,8 @@ class SessionModule(nn.Module):
         return repr(self._session.model.source)
 
 
-def _on(device: torch.device) -> Any:
-    def constant(name: str, weight: Weight) -> Value:
-        return weight.data.to(device) if isinstance(weight.data, torch.Tensor) else weight.data
-
-    return constant
+def _constant(name: str, weight: Weight, device: torch.device) -> Value:
+    return weight.data.to(device) if isinstance(weight.data, torch.Tensor) else weight.data
 
 
 def _register(root: nn.Module, name: str, data: torch.Tensor, learnt: bool) -> str:

@@ -203,10 +203,11 @@ class Session:
             self._programs.move_to_end(names)
         return program
 
-    def _constant(self, name: str, weight: Weight) -> Value:
+    def _constant(self, name: str, weight: Weight, device: torch.device) -> Value:
+        if device.type == "cpu" or not isinstance(weight.data, torch.Tensor):
+            return weight.data
         if name not in self._weights:
-            data = weight.data
-            self._weights[name] = data.to(self._device) if isinstance(data, torch.Tensor) else data
+            self._weights[name] = weight.data.to(device)
         return self._weights[name]
 
     def __repr__(self) -> str:

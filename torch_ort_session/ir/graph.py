@@ -6,7 +6,7 @@ Source: https://onnx.ai/onnx/repo-docs/IR.html
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 import numpy as np
@@ -96,6 +96,9 @@ class Node:
                     if isinstance(item, Graph):
                         yield name, item
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
@@ -142,6 +145,9 @@ class Graph:
                 outer[info.name] = None
         return tuple(outer)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
@@ -162,3 +168,12 @@ class Model:
     producer: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     source: str = "<memory>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt(self)
+
+
+def _rebuilt(record: Node | Graph | Model) -> tuple[object, ...]:
+    """How a record pickles: read-only mappings do not, so they travel as plain ones."""
+    values = (getattr(record, item.name) for item in fields(record))
+    return type(record), tuple(dict(v) if isinstance(v, Mapping) else v for v in values)

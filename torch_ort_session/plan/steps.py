@@ -12,7 +12,10 @@ from torch_ort_session.ir.graph import Graph, Node, Weight
 from torch_ort_session.ir.infer import element_types
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops import registry
-from torch_ort_session.ops.kernel import Kernel, KernelContext, Validation, Value
+from torch_ort_session.ops.kernel import InputParam, Kernel, KernelContext, Validation, Value
+from torch_ort_session.plan.placement import TO_DEVICE, Placement
+
+_CPU = torch.device("cpu")
 
 NOTHING = 0
 """The value id that always holds None: an absent input reads it, an unwanted output is not written."""
@@ -81,13 +84,13 @@ class Setting:
 
     Attributes:
         device: The session's device.
-        constant: Gives the run-time value of a weight under its qualified name.
+        constant: Gives the value of a weight under its qualified name, on a device.
         fed: Qualified names of weights that are fed at each run rather than constant (parameters).
         validation: The run's validation word, None where torch itself refuses bad data.
     """
 
     device: torch.device
-    constant: Callable[[str, Weight], Value]
+    constant: Callable[[str, Weight, torch.device], Value]
     fed: frozenset[str] = frozenset()
     validation: Validation | None = None
 
@@ -129,8 +132,10 @@ class _Scope:
         self.types: dict[str, ElementType] = {**outer_types, **element_types(graph, outer=outer_types)}
         self.values = _Values()
         self.captured: list[tuple[int, int]] = []
-        self.weights: dict[str, int] = {}
+        self.weights = _Weights()
         self.fed: dict[str, int] = {}
+        self.placement = Placement(setting.device)
+        self.items: list[Step] = []
 
     def build(self, wanted: list[str]) -> Steps:
         nodes = _needed(self.graph, wanted)
@@ -140,9 +145,12 @@ class _Scope:
         for info in self.graph.inputs:
             if info.name not in self.fed:
                 self.fed[info.name] = self.lookup(info.name)
-        items = [self.bind(node, read) for node, read in nodes]
+        for node, read in nodes:
+            self.bind(node, read)
         outputs = tuple(self.lookup(name) for name in wanted)
-        items = _with_release(items, outputs, self.values)
+        if self.parent is not None:
+            outputs = tuple(self.on_device(value) for value in outputs)
+        items = _with_release(self.items, outputs, self.values)
         return Steps(
             items=tuple(items),
             template=tuple(self.values.initial),
@@ -171,51 +179,101 @@ class _Scope:
         return self.values.alias(name, self.capture(name, self.parent.lookup(name)))
 
     def capture(self, name: str, outside: int) -> int:
+        assert self.parent is not None
         inside = self.values.new(name)
         self.captured.append((outside, inside))
+        if outside in self.parent.placement.host:
+            self.placement.host.add(inside)
         return inside
 
-    def constant(self, qualified: str, weight: Weight) -> int:
+    def constant(self, qualified: str, weight: Weight, on_host: bool = False) -> int:
         """A weight: it lives in the main graph's steps, so that no body holds a copy of its own."""
-        found = self.weights.get(qualified)
+        found = self.weights.ids.get((qualified, on_host))
         if found is not None:
             return found
         if self.parent is not None:
-            made = self.capture(qualified, self.parent.constant(qualified, weight))
+            made = self.capture(qualified, self.parent.constant(qualified, weight, on_host))
         else:
             made = self.values.new(qualified)
             if qualified in self.setting.fed:
                 self.fed[qualified] = made
             else:
-                self.values.initial[made] = self.setting.constant(qualified, weight)
-        self.weights[qualified] = made
+                device = _CPU if on_host else self.setting.device
+                self.values.initial[made] = self.setting.constant(qualified, weight, device)
+        if on_host:
+            self.placement.host.add(made)
+        elif qualified not in self.setting.fed:
+            self.placement.note_constant(made, weight)
+            self.weights.origins[made] = (qualified, weight)
+        self.weights.ids[qualified, on_host] = made
         return made
 
-    def bind(self, node: Node, read: tuple[bool, ...]) -> Step:
+    def bind(self, node: Node, read: tuple[bool, ...]) -> None:
         kernel = registry.find(node.op, node.domain, node.since)
         if kernel is None:
             message = f"no kernel for {node.qualified} revision {node.since}"
             raise ModelError(message, place=f"node {node.name!r}")
+        inputs = [self.lookup(name) for name in node.inputs]
+        on_host = False
+        if self.placement.needed:
+            inputs, on_host = self.placed(kernel, inputs)
         ctx = KernelContext(
             node=node,
-            device=self.setting.device,
+            device=_CPU if on_host else self.setting.device,
             wanted=read,
             input_types=tuple(self.types.get(name) for name in node.inputs),
             output_types=tuple(self.types.get(name) for name in node.outputs),
-            validation=self.setting.validation,
+            validation=None if on_host else self.setting.validation,
         )
-        inputs = tuple(self.lookup(name) for name in node.inputs)
         bodies = {attribute: self.body(node, attribute, body) for attribute, body in node.subgraphs()}
         outputs = tuple(
             self.values.define(name) if name and keep else NOTHING
             for name, keep in zip(node.outputs, read, strict=True)
         )
-        return Step(node, kernel, ctx, inputs, outputs, bodies=bodies)
+        if on_host:
+            self.placement.host.update(outputs)
+        self.items.append(Step(node, kernel, ctx, tuple(inputs), outputs, bodies=bodies))
+
+    def placed(self, kernel: Kernel, inputs: list[int]) -> tuple[list[int], bool]:
+        """The inputs on the side where the kernel wants them, and whether it runs on the host."""
+        params = input_params(kernel, len(inputs))
+        on_host = self.placement.runs_on_host(kernel, params, inputs)
+        placed = []
+        for param, value in zip(params, inputs, strict=True):
+            wants_host = param.host is not None or (on_host and not kernel.host_result)
+            if wants_host and value in self.weights.origins:
+                placed.append(self.constant(*self.weights.origins[value], on_host=True))
+            elif not wants_host and not on_host and value in self.placement.host:
+                placed.append(self.on_device(value))
+            else:
+                placed.append(value)
+        return placed, on_host
+
+    def on_device(self, value: int) -> int:
+        """The device copy of a host value, made where it is first wanted."""
+        if value not in self.placement.host:
+            return value
+        made = self.placement.copies.get(value)
+        if made is None:
+            name = self.values.names[value]
+            made = self.placement.copies[value] = self.values.new(f"{name} on {self.setting.device}")
+            node = Node(f"{name}/to_device", TO_DEVICE.op, TO_DEVICE.domain, 1, (name,), (name,))
+            ctx = KernelContext(node, self.setting.device, (True,))
+            self.items.append(Step(node, TO_DEVICE, ctx, (value,), (made,)))
+        return made
 
     def body(self, node: Node, attribute: str, graph: Graph) -> BodySteps:
         scope = _Scope(graph, self.setting, self, f"{self.prefix}{node.name}/{attribute}/", self.types)
         steps = scope.build([info.name for info in graph.outputs])
         return BodySteps(steps, tuple(scope.captured))
+
+
+class _Weights:
+    """Weights of one scope: ids by (qualified name, on the host), and what each id was made from."""
+
+    def __init__(self) -> None:
+        self.ids: dict[tuple[str, bool], int] = {}
+        self.origins: dict[int, tuple[str, Weight]] = {}
 
 
 class _Values:
@@ -239,6 +297,14 @@ class _Values:
     def alias(self, name: str, value: int) -> int:
         self.ids[name] = value
         return value
+
+
+def input_params(kernel: Kernel, count: int) -> list[InputParam]:
+    """The parameter of each of ``count`` inputs, a variadic one repeated."""
+    declared = list(kernel.signature.inputs)
+    while len(declared) < count:
+        declared.append(declared[-1])
+    return declared[:count]
 
 
 def _needed(graph: Graph, wanted: Iterable[str]) -> list[tuple[Node, tuple[bool, ...]]]:

@@ -12,7 +12,7 @@ import torch
 from torch_ort_session.errors import KernelError, SessionError
 from torch_ort_session.ir.graph import AttributeValue, Weight
 from torch_ort_session.ops.kernel import InputParam, Kernel, Value
-from torch_ort_session.plan.steps import NOTHING, BodySteps, Step, Steps
+from torch_ort_session.plan.steps import NOTHING, BodySteps, Step, Steps, input_params
 from torch_ort_session.runtime.results import storages
 
 Values: TypeAlias = list[Any]
@@ -117,7 +117,7 @@ def _bind(step: Step, steps: Steps) -> Call:
     }
     if signature.takes_ctx:
         keywords["ctx"] = step.ctx
-    params = _params(kernel, len(step.inputs))
+    params = input_params(kernel, len(step.inputs))
     # A node may leave trailing optional inputs out of its list; a kernel need not give them a default.
     without_default = len(signature.inputs) - len(kernel.fn.__defaults__ or ())
     for param in signature.inputs[len(step.inputs) : without_default]:
@@ -133,15 +133,6 @@ def _bind(step: Step, steps: Steps) -> Call:
         return _with_bodies(kernel, keywords, step, inputs, params)
     forms = tuple(params[i].host for i in range(len(inputs)))
     return _positional(call, tuple(inputs), forms, step.outputs, signature.several_outputs)
-
-
-def _params(kernel: Kernel, count: int) -> list[InputParam]:
-    declared = list(kernel.signature.inputs)
-    while declared and len(declared) < count and declared[-1].variadic:
-        declared.append(declared[-1])
-    if len(declared) < count:
-        raise SessionError(f"kernel of {kernel.op} takes {len(declared)} inputs, the node gives {count}")
-    return declared
 
 
 def _foldable(param: InputParam, value: int, steps: Steps) -> bool:

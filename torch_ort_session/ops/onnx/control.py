@@ -23,23 +23,20 @@ def if_(cond: bool, *, ctx: KernelContext) -> tuple[Value, ...]:
     return ctx.bodies["then_branch" if cond else "else_branch"]()
 
 
-@kernel("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), seam=_SEAM)
-def loop(
-    max_trips: Tensor | None, cond: Tensor | None, *carried: Value, ctx: KernelContext
-) -> tuple[Value, ...]:
+@kernel("Loop", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), host=("max_trips", "cond"), seam=_SEAM)
+def loop(max_trips: int | None, cond: bool | None, *carried: Value, ctx: KernelContext) -> tuple[Value, ...]:
     """Run the body until its trip count or its condition ends it.
 
     Returns:
         The carried values, then one stacked tensor for each scan output (empty and typed after no trip).
     """
-    trips = None if max_trips is None else _trips(max_trips)
     body, graph = ctx.bodies["body"], _graph(ctx, "body")
     count = len(carried)
     state: tuple[Value, ...] = carried
     scans: list[list[Value]] = [[] for _ in range(len(graph.outputs) - 1 - count)]
-    going = cond is None or _flag(cond)
+    going = cond is None or cond
     index = 0
-    while going and (trips is None or index < trips):
+    while going and (max_trips is None or index < max_trips):
         number = torch.tensor(index, dtype=torch.int64, device=ctx.device)
         flag = torch.tensor(True, device=ctx.device)
         results = body(number, flag, *state)
@@ -154,10 +151,6 @@ def _scan(
         for i, (items, axis, back) in enumerate(zip(scans, axes, backward, strict=True))
     ]
     return (*state, *stacked)
-
-
-def _trips(count: Tensor) -> int:
-    return int(count.item())
 
 
 def _flag(value: Value) -> bool:
