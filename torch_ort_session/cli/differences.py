@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float32: 1e-4, torch.float64: 1e-4}
-"""The largest error allowed, as a share of the largest magnitude, by dtype; other dtypes must be equal."""
+"""The largest error allowed, as a share of the largest magnitude, by dtype."""
+_COARSE = 1e-1
+"""The same for floats of a byte or less. Integers and bools must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def as_tensor(value: object) -> torch.Tensor | None:
     """An array as a tensor; element types that torch lacks are widened, and what is no array gives None."""
     if isinstance(value, torch.Tensor):
         return value
+    if isinstance(value, (list, tuple)):
+        return None
     array = np.asarray(value)
     if array.dtype.kind in "OUS":
         return None
@@ -91,36 +95,48 @@ def _sequence(got: tuple[Any, ...], expected: object, tolerance: float | None) -
 
 
 def _tensors(got: torch.Tensor, expected: torch.Tensor, tolerance: float | None) -> Difference:
-    allowed = TOLERANCES.get(got.dtype, 0.0 if not got.is_floating_point() else 1e-1)
-    if tolerance is not None and (got.is_floating_point() or got.is_complex()):
-        allowed = tolerance
+    if not (got.is_floating_point() or got.is_complex()):
+        return _integers(got, expected)
+    allowed = TOLERANCES.get(got.dtype, _COARSE) if tolerance is None else tolerance
     wide = torch.complex128 if got.is_complex() else torch.float64
-    exact = not (got.is_floating_point() or got.is_complex())
-    if exact and torch.equal(got.to(expected.dtype), expected):
-        return Difference()
     a, b = got.to(wide), expected.to(wide)
     both = a.isfinite() & b.isfinite()
     odd = ~both & ~((a == b) | (a.isnan() & b.isnan()))
     error = torch.where(both, (a - b).abs(), 0.0)
     magnitude = float(torch.where(b.isfinite(), b.abs(), 0.0).amax()) if b.numel() else 0.0
     worst = float(error.amax()) if error.numel() else 0.0
-    pick = odd if bool(odd.any()) else error
-    where = (
-        tuple(int(i) for i in np.unravel_index(int(pick.flatten().double().argmax()), a.shape))
-        if a.numel()
-        else ()
-    )
+    where = _first(odd) if bool(odd.any()) else _first(error == worst)
     reason = ""
-    if bool(odd.any()) or (exact and worst > 0) or worst > allowed * magnitude:
+    if bool(odd.any()) or worst > allowed * magnitude:
         reason = f"{_at(a, where)} against {_at(b, where)} at {list(where)}"
     if reason and not bool(odd.any()):
         reason += f": error {worst:.3g} of magnitude {magnitude:.3g}"
     return Difference(worst, magnitude, where, bool(a.isnan().any()), bool(b.isnan().any()), reason)
 
 
+def _integers(got: torch.Tensor, expected: torch.Tensor) -> Difference:
+    # numpy compares every pair of integer types by value; float64 would round the large ones.
+    unequal = torch.from_numpy(np.asarray(got.numpy() != expected.numpy()))
+    if not bool(unequal.any()):
+        return Difference()
+    where = _first(unequal)
+    pair = f"{got[where].item()} against {expected[where].item()} at {list(where)}"
+    differing = int(unequal.sum())
+    worst = float((got.double() - expected.double()).abs().amax())
+    magnitude = float(expected.double().abs().amax())
+    return Difference(worst, magnitude, where, reason=f"{pair}: {differing} of {unequal.numel()} differ")
+
+
+def _first(mask: torch.Tensor) -> tuple[int, ...]:
+    """Index of the first true element; empty for a scalar or where there is none."""
+    if not mask.numel():
+        return ()
+    flat = int(mask.flatten().to(torch.uint8).argmax())
+    return tuple(int(i) for i in np.unravel_index(flat, tuple(mask.shape)))
+
+
 def _at(value: torch.Tensor, where: tuple[int, ...]) -> str:
-    item = value[where].item()
-    return f"{item:.6g}"
+    return f"{value[where].item():.6g}"
 
 
 def _kind(value: object) -> str:

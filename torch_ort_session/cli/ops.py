@@ -7,7 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from torch_ort_session.cli.common import CommandError, add_json, print_json, table
+from torch_ort_session.cli.common import CommandError, add_json, count, print_json, table
 from torch_ort_session.ir import schema
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Kernel
@@ -68,7 +68,8 @@ def _list(domain: str | None, as_json: bool) -> int:
     ]
     print("\n".join(table(rows, indent="")))
     operators = len({(k.domain, k.op) for k in kernels})
-    print(f"{operators} operators, {sum(len(k.since) for k in kernels)} revisions")
+    revisions = sum(len(k.since) for k in kernels)
+    print(f"{count(operators, 'operator')}, {count(revisions, 'revision')}")
     return 0
 
 

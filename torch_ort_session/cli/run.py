@@ -118,5 +118,5 @@ def as_array(value: object) -> np.ndarray[Any, Any] | None:
         except TypeError:
             return cpu.float().numpy()
     if isinstance(value, np.ndarray):
-        return value.astype(str)
+        return value.astype(str) if value.dtype == object else value
     return None
