@@ -150,7 +150,7 @@ def likely_cause(head: bytes) -> str | None:
             'it is a protobuf text file: convert it with onnx.save(onnx.load(path, format="textproto"), ...)'
         )
     if text.startswith(b"<") and b"ir_version" in text:
-        return "it is a model in ONNX's text syntax: convert it with onnx.save(onnx.parser.parse_model(...), ...)"
+        return "it is a model in ONNX's text syntax: convert it with onnx.parser.parse_model and onnx.save"
     if text.startswith(b"{"):
         return 'it is JSON: convert a model in JSON with onnx.save(onnx.load(path, format="json"), ...)'
     return None
