@@ -1,0 +1,100 @@
+"""Dropout.
+
+Source: https://onnx.ai/onnx/operators/onnx__Dropout.html
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ir.graph import Node
+from torch_ort_session.ops.kernel import KernelContext, kernel
+
+
+def _may_train(node: Node) -> str | None:
+    """Why a node that can be told to train cannot be captured."""
+    told = len(node.inputs) > 2 and node.inputs[2] != ""
+    return "the dropped elements are drawn at random" if told else None
+
+
+def _legacy_trains(node: Node) -> str | None:
+    return None if node.attributes.get("is_test", 0) else "the dropped elements are drawn at random"
+
+
+@kernel("Dropout", since=(12, 13, 22), host=("ratio", "training_mode"), view_of="x", seam=_may_train)
+def dropout(
+    x: Tensor,
+    ratio: float | None = None,
+    training_mode: bool | None = None,
+    *,
+    seed: int | None = None,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None]:
+    """``x`` itself, or in training mode ``x`` with random elements made 0 and the others scaled up.
+
+    Args:
+        x: Floats.
+        ratio: Probability of an element to be dropped; 0.5 when absent.
+        training_mode: Whether to drop; no when absent.
+        seed: Makes the choice repeatable.
+        ctx: Context.
+
+    Returns:
+        The result, and a bool mask of the elements that were kept.
+
+    Raises:
+        ValueError: ``ratio`` is not in [0, 1].
+    """
+    if not training_mode:
+        return x, torch.ones_like(x, dtype=torch.bool) if ctx.wants(1) else None
+    generator = None
+    if seed is not None:
+        generator = torch.Generator(x.device)
+        generator.manual_seed(seed)
+    return _dropped(x, 0.5 if ratio is None else ratio, generator)
+
+
+@kernel("Dropout", since=(10,), view_of="x")
+def dropout_with_bool_mask(
+    x: Tensor, *, ratio: float = 0.5, ctx: KernelContext
+) -> tuple[Tensor, Tensor | None]:
+    """``x`` itself and a bool mask that keeps everything: this revision knows inference alone."""
+    return x, torch.ones_like(x, dtype=torch.bool) if ctx.wants(1) else None
+
+
+@kernel("Dropout", since=(7,), view_of="x")
+def dropout_with_number_mask(
+    x: Tensor, *, ratio: float = 0.5, ctx: KernelContext
+) -> tuple[Tensor, Tensor | None]:
+    """``x`` itself and a mask of ones in its dtype: this revision knows inference alone."""
+    return x, torch.ones_like(x) if ctx.wants(1) else None
+
+
+@kernel("Dropout", since=(1, 6), view_of="x", seam=_legacy_trains)
+def dropout_legacy(
+    x: Tensor,
+    *,
+    ratio: float = 0.5,
+    is_test: int = 0,
+    consumed_inputs: list[int] | None = None,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None]:
+    """As :func:`dropout`, training unless ``is_test``; the mask has the dtype of ``x``.
+
+    Raises:
+        ValueError: ``ratio`` is not in [0, 1].
+    """
+    if is_test:
+        return x, torch.ones_like(x) if ctx.wants(1) else None
+    result, mask = _dropped(x, ratio, None)
+    return result, mask.to(x.dtype)
+
+
+def _dropped(x: Tensor, ratio: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    if not 0.0 <= ratio <= 1.0:
+        raise ValueError(f"The ratio of dropped elements is a probability, not {ratio}.")
+    drawn = torch.rand(x.shape, generator=generator, device=x.device)
+    kept = drawn >= ratio
+    scale = 1.0 / (1.0 - ratio) if ratio < 1.0 else 0.0
+    return torch.where(kept, x * scale, torch.zeros_like(x)), kept
