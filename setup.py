@@ -33,9 +33,11 @@ def cpp_extension() -> Any:
     except ImportError:
         say("torch is not importable here: the native extension is left out (pure-Python package)")
         return None
-    compiler = os.environ.get("CXX", "c++").split()[0]
-    if shutil.which(compiler) is None and shutil.which("g++") is None:
-        say(f"no C++ compiler ({compiler}) was found: the native extension is left out (pure-Python package)")
+    compilers = [os.environ["CXX"].split()[0]] if os.environ.get("CXX") else ["c++", "g++"]
+    if not any(map(shutil.which, compilers)):
+        say(
+            f"no C++ compiler ({' or '.join(compilers)}) was found: the native extension is left out (pure-Python package)"
+        )
         return None
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         say("Python.h was not found: the native extension is left out (pure-Python package)")
