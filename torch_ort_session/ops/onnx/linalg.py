@@ -31,6 +31,6 @@ def einsum(*xs: Tensor, equation: str) -> Tensor:
 @kernel("Det", since=(11, 22))
 def det(x: Tensor) -> Tensor:
     """Determinants of the square matrices in the last two dims; the result has the dims before them."""
-    if x.dtype in HALF:
-        return torch.linalg.det(x.to(torch.float32)).to(x.dtype)
-    return torch.linalg.det(x)
+    wide = x.to(torch.float32) if x.dtype in HALF else x
+    result: Tensor = torch.linalg.det(wide)
+    return result.to(x.dtype)
