@@ -26,22 +26,28 @@ def say(text: str) -> None:
     print(f"{PACKAGE}: {text}", file=sys.stderr)
 
 
-def cpp_extension() -> Any:
-    """torch's build helpers, or None when the extension has to be left out (which is said)."""
+def obstacle() -> str | None:
+    """Why the native extension cannot be built here, None when it can."""
     try:
-        from torch.utils import cpp_extension as helpers
+        import torch.utils.cpp_extension  # noqa: F401
     except ImportError:
-        say("torch is not importable here: the native extension is left out (pure-Python package)")
-        return None
+        return "torch is not importable here"
     compilers = [os.environ["CXX"].split()[0]] if os.environ.get("CXX") else ["c++", "g++"]
     if not any(map(shutil.which, compilers)):
-        say(
-            f"no C++ compiler ({' or '.join(compilers)}) was found: the native extension is left out (pure-Python package)"
-        )
-        return None
+        return f"no C++ compiler ({' or '.join(compilers)}) was found"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-        say("Python.h was not found: the native extension is left out (pure-Python package)")
+        return "Python.h was not found"
+    return None
+
+
+def cpp_extension() -> Any:
+    """torch's build helpers, or None when the extension has to be left out (which is said)."""
+    reason = obstacle()
+    if reason is not None:
+        say(f"{reason}: the native extension is left out (pure-Python package)")
         return None
+    from torch.utils import cpp_extension as helpers
+
     return helpers
 
 
