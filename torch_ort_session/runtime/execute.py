@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -263,7 +264,7 @@ def _host(value: Any, form: str | None) -> Any:
             raise ValueError(f"{value.numel()} elements are too many for a list of sizes, axes or scales")
         listed = value.tolist()
         return listed if isinstance(listed, list) else [listed]
-    if value.numel() != 1:
+    if math.prod(value.shape) != 1:
         raise ValueError(f"a single number is expected, not a tensor of shape {list(value.shape)}")
     number = value.item()
     if form == "int":

@@ -26,9 +26,10 @@ def constant(
     value_ints: list[int] | None = None,
     value_string: str | None = None,
     value_strings: list[str] | None = None,
-    ctx: KernelContext,
 ) -> Tensor:
-    """The one attribute that is given, as a tensor: 0-d for a single value, 1-D for a list.
+    """The one attribute that is given, as a tensor on the CPU: 0-d for a single value, 1-D for a list.
+
+    Loading turns the node into an initializer, which the session places.
 
     Raises:
         ValueError: No attribute is given.
@@ -37,13 +38,13 @@ def constant(
     """
     tensor = value if value is not None else sparse_value
     if tensor is not None:
-        return tensor.to(ctx.device) if isinstance(tensor, Tensor) else tensor
+        return tensor
     integers = value_int if value_int is not None else value_ints
     if integers is not None:
-        return torch.tensor(integers, dtype=torch.int64, device=ctx.device)
+        return torch.tensor(integers, dtype=torch.int64)
     floats = value_float if value_float is not None else value_floats
     if floats is not None:
-        return torch.tensor(floats, dtype=torch.float32, device=ctx.device)
+        return torch.tensor(floats, dtype=torch.float32)
     if value_string is not None:
         return strings.as_tensor(strings.array([value_string], ()))
     if value_strings is not None:
@@ -52,23 +53,21 @@ def constant(
 
 
 @kernel("Constant", since=(11,))
-def constant_or_sparse(
-    *, value: Tensor | None = None, sparse_value: Tensor | None = None, ctx: KernelContext
-) -> Tensor:
+def constant_or_sparse(*, value: Tensor | None = None, sparse_value: Tensor | None = None) -> Tensor:
     """Constant before it took plain numbers and strings.
 
     Source: https://onnx.ai/onnx/operators/onnx__Constant.html#constant-11
     """
-    return constant(value=value, sparse_value=sparse_value, ctx=ctx)
+    return constant(value=value, sparse_value=sparse_value)
 
 
 @kernel("Constant", since=(1, 9))
-def constant_tensor(*, value: Tensor, ctx: KernelContext) -> Tensor:
+def constant_tensor(*, value: Tensor) -> Tensor:
     """Constant when it took a tensor only.
 
     Source: https://onnx.ai/onnx/operators/onnx__Constant.html#constant-9
     """
-    return constant(value=value, ctx=ctx)
+    return constant(value=value)
 
 
 @kernel("ConstantOfShape", since=(9, 20, 21, 23, 24, 25), host=("input",))

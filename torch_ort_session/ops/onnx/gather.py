@@ -28,15 +28,15 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) 
     if not isinstance(data, Tensor):
         return strings.by_position(gather, data, indices, axis=axis, ctx=ctx)
     shape = data.shape
-    if len(shape) == 1 and ctx.validation is None and indices.dtype == torch.int64:
+    if len(shape) == 1 and ctx.validation is None and data.dtype == indices.dtype == torch.int64:
         # Shape arithmetic: take() counts negatives from the end and refuses what lies outside by itself.
         return torch.take(data, indices)
     index = check_index(indices, shape[axis], ctx)
     if index.dim() == 1:
-        return torch.index_select(data, axis, index)
+        return bits.movable(torch.index_select, data, axis, index)
     if index.dim() == 0:
-        return torch.index_select(data, axis, index).squeeze(axis)
-    part = torch.index_select(data, axis, index.reshape(-1))
+        return bits.movable(torch.index_select, data, axis, index).squeeze(axis)
+    part = bits.movable(torch.index_select, data, axis, index.reshape(-1))
     return part.reshape(shape[:axis] + index.shape + (shape[axis + 1 :] if axis != -1 else ()))
 
 

@@ -5,9 +5,10 @@ Source: https://onnx.ai/onnx/operators/onnx__Slice.html
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops._helpers import bits, strings
 from torch_ort_session.ops.kernel import kernel
 
 _ALL = slice(None)
@@ -80,4 +81,4 @@ def _many(
             index[axis] = slice(places[-1], places[0] + 1, -step) if len(places) else slice(0, 0)
             backwards.append(axis)
     part = data[tuple(index)]
-    return part.flip(backwards) if backwards else part
+    return bits.movable(torch.flip, part, backwards) if backwards else part
