@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.load import load_model
+from torch_ort_session.ir.save import graph_proto
 
 OPSET = 21
 
@@ -26,6 +30,7 @@ def graph_of(nodes, inputs=("x",), outputs=("y",), weights=(), name="g", **more)
 
 
 def model_of(nodes, *args, opsets=((("", OPSET)),), functions=(), ir_version=10, **kwargs) -> onnx.ModelProto:
+    opsets = (*opsets, ("local", 1)) if functions else opsets
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets]
     return helper.make_model(
         graph_of(nodes, *args, **kwargs),
@@ -38,8 +43,7 @@ def model_of(nodes, *args, opsets=((("", OPSET)),), functions=(), ir_version=10,
 
 def with_weight(tensor: onnx.TensorProto) -> onnx.ModelProto:
     """A model whose output is one weight."""
-    model = model_of([], inputs=[], outputs=[value(tensor.name, tensor.data_type, None)], weights=[tensor])
-    return model
+    return model_of([], inputs=[], outputs=[value(tensor.name, tensor.data_type, None)], weights=[tensor])
 
 
 def external(name: str, location: str, dims=(2,), element=TensorProto.FLOAT, **entries) -> onnx.TensorProto:
@@ -64,6 +68,22 @@ def fault(source, **kwargs) -> str:
         assert text.startswith(f"{error.place}: "), (error.place, text)
         return text
     raise AssertionError("the model loads")
+
+
+def lines(*texts: str) -> str:
+    """Messages for pinning, wrapped, one after the other."""
+    wrapper = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(line for text in texts for line in wrapper.wrap(text))
+
+
+def rebuilt(source, opset: int = OPSET) -> onnx.ModelProto:
+    """The loaded graph as a model without functions, for onnx's reference to run."""
+    graph = graph_proto(load_model(source).graph)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def evaluate(model: onnx.ModelProto, **feed: np.ndarray) -> list[np.ndarray]:
+    return ReferenceEvaluator(model).run(None, feed)
 
 
 def floats(name: str, *values: float) -> onnx.TensorProto:

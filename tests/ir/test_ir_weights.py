@@ -227,10 +227,8 @@ def test_large_weights_are_cut_out_of_the_file(tmp_path):
 )
 def test_sparse(element, linear):
     values = helper.make_tensor("w", element, [2], [1, 1])
-    where = [[0, 2], [1, 0]]
-    indices = helper.make_tensor(
-        "i", TensorProto.INT64, [2] if linear else [2, 2], [2, 3] if linear else sum(where, [])
-    )
+    dims, where = ([2], [2, 3]) if linear else ([2, 2], [0, 2, 1, 0])
+    indices = helper.make_tensor("i", TensorProto.INT64, dims, where)
     model = with_weight(helper.make_tensor("unused", TensorProto.FLOAT, [1], [0]))
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
     weight = load_model(model).graph.initializers["w"]

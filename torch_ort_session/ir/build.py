@@ -80,7 +80,7 @@ def imports(protos: Any, ir_version: int, place: str) -> Mapping[str, int]:
             )
     if not found and 0 < ir_version < 3:
         found[""] = 1  # Before IR version 3 there were no imports.
-    return dict(found)
+    return found
 
 
 def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> Graph:
@@ -109,9 +109,9 @@ def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> G
         name=name,
         inputs=value_infos(proto.input, place),
         outputs=value_infos(proto.output, place),
-        initializers=dict(weights),
+        initializers=weights,
         nodes=tuple(build_node(node, index, inside) for index, node in enumerate(proto.node)),
-        value_info=dict({info.name: info for info in value_infos(proto.value_info, place)}),
+        value_info={info.name: info for info in value_infos(proto.value_info, place)},
     )
 
 
@@ -173,14 +173,19 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
         since=0,
         inputs=tuple(string(value, place) for value in proto.input),
         outputs=tuple(string(value, place) for value in proto.output),
-        attributes=dict(attributes),
+        attributes=attributes,
         overload=string(proto.overload, place),
     )
     if (domain, op, node.overload) in scope.functions:
         return node
+    if node.overload:
+        raise ModelError(
+            f"the model has no function {node.qualified} with overload {node.overload!r}: the file is damaged",
+            place=place,
+        )
     opset = governing_opset(node, scope.opsets, place)
     _check(node, kinds, opset, place)
-    return replace(node, since=_revision(node, opset), overload="")
+    return replace(node, since=_revision(node, opset))
 
 
 def _unused(name: str, taken: set[str]) -> str:

@@ -123,7 +123,7 @@ def _template(proto: onnx.FunctionProto, name: str, scope: Scope) -> Template:
         name=name,
         inputs=inputs,
         outputs=tuple(string(value, scope.place) for value in proto.output),
-        defaults=dict(defaults),
+        defaults=defaults,
         nodes=nodes,
     )
 
@@ -229,7 +229,7 @@ def _map_graphs(node: Node, change: Callable[[Graph], Graph]) -> Mapping[str, At
             changed[name] = tuple(change(item) for item in value if isinstance(item, Graph))
         else:
             changed[name] = value
-    return dict(changed)
+    return changed
 
 
 def _instantiate(node: Node, template: Template, expansion: _Expansion, place: str, out: list[Node]) -> None:
@@ -300,7 +300,7 @@ def _renamed(node: Node, call: _Call, expansion: _Expansion) -> Node:
         name=_unused(call.prefix + node.name, expansion.nodes),
         inputs=tuple(_name(value, call, node) for value in node.inputs),
         outputs=tuple(_name(value, call, node) for value in node.outputs),
-        attributes=dict(attributes),
+        attributes=attributes,
     )
 
 
@@ -329,11 +329,9 @@ def _renamed_graph(graph: Graph, call: _Call, expansion: _Expansion) -> Graph:
         name=graph.name,
         inputs=tuple(info_of(info) for info in graph.inputs),
         outputs=tuple(info_of(info) for info in graph.outputs),
-        initializers=dict({names[key]: weight for key, weight in graph.initializers.items()}),
+        initializers={names[key]: replace(item, name=names[key]) for key, item in graph.initializers.items()},
         nodes=tuple(_renamed(node, inner, expansion) for node in graph.nodes),
-        value_info=dict(
-            {names[key]: info_of(info) for key, info in graph.value_info.items() if key in names}
-        ),
+        value_info={names[key]: info_of(info) for key, info in graph.value_info.items() if key in names},
     )
 
 

@@ -10,7 +10,6 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TypeAlias
 
 import onnx
@@ -100,7 +99,7 @@ def _model(parsed: Parsed, progress: Progress | None) -> Model:
                 ),
             )
         ),
-        metadata=MappingProxyType(metadata),
+        metadata=metadata,
         source=parsed.name,
     )
 

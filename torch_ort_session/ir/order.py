@@ -9,7 +9,6 @@ import difflib
 import heapq
 from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node
@@ -95,7 +94,7 @@ def _with_ordered_bodies(node: Node, place: str, scopes: tuple[frozenset[str], .
             )
     if not changed:
         return node
-    return replace(node, attributes=MappingProxyType({**node.attributes, **changed}))
+    return replace(node, attributes={**node.attributes, **changed})
 
 
 def _reads(node: Node) -> list[str]:
