@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import FLOAT8, UNSIGNED, deliver, to_float
+from torch_ort_session.ops._helpers.widen import FLOAT8, UNSIGNED, deliver
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -136,10 +136,10 @@ def atanh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @kernel("Erf", since=(9, 13))
 def erf(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The error function; of integers (revision 9) it is computed in float64 and rounded towards zero."""
+    """The error function; of integers (revision 9) it is computed in float32 and rounded towards zero."""
     if x.dtype.is_floating_point:
         return torch.erf(x, out=out)
-    return deliver(torch.erf(to_float(x)).to(x.dtype), out)
+    return deliver(torch.erf(x.to(torch.float32)).to(x.dtype), out)
 
 
 @kernel("Sign", since=(9, 13))
