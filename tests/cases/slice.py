@@ -18,6 +18,10 @@ CASES: tuple[OpCase, ...] = (
     OpCase("Slice", [t(5, 4), ints(1, 0), ints(5, 3), ints(0, 1), ints(2, 1)], grad=True, id="several"),
     OpCase("Slice", [t(5, 4), ints(-3, 1), ints(FAR, 4), ints(1, 0)], id="to_the_end"),
     OpCase("Slice", [t(5, 4), ints(-99), ints(99), ints(0)], id="clamped"),
+    OpCase("Slice", [t(5, 4), ints(-(1 << 63)), ints(FAR), ints(0)], id="the_least_start"),
+    OpCase(
+        "Slice", [t(5, 4), ints(-(1 << 63), 1), ints(FAR, -(1 << 63)), ints(0, 1)], id="the_least_of_several"
+    ),
     OpCase("Slice", [t(5, 4), ints(3), ints(2)], id="nothing"),
     OpCase("Slice", [t(5, 4), ints(9), ints(12)], id="beyond"),
     OpCase("Slice", [t(5, 4), ints(-1), ints(-FAR), ints(0), ints(-1)], grad=True, dtypes=WIDE, id="reverse"),

@@ -93,7 +93,9 @@ def _shape(proto: onnx.TensorShapeProto, place: str) -> tuple[Dim, ...]:
             # Exporters write -1 where a size is not known.
             dims.append(dim.dim_value if dim.dim_value >= 0 else None)
         else:
-            dims.append(string(dim.dim_param, place) or None if kind == "dim_param" else None)
+            symbol = string(dim.dim_param, place) if kind == "dim_param" else ""
+            # "?" is how some exporters write a size that is not known: it names nothing.
+            dims.append(symbol if symbol not in ("", "?") else None)
     return tuple(dims)
 
 

@@ -12,6 +12,8 @@ from torch_ort_session.ops._helpers import bits, strings
 from torch_ort_session.ops.kernel import kernel
 
 _ALL = slice(None)
+# Below this, which is the start of any axis all the same, torch warns.
+_LEAST = -(1 << 62)
 
 
 @kernel("Slice", since=(10, 11, 13), host=("starts", "ends", "axes", "steps"), view_of="data")
@@ -39,7 +41,7 @@ def slice_(
     if len(starts) == 1 and len(ends) == 1 and (steps is None or steps[0] > 0):
         axis = 0 if axes is None else axes[0]
         step = None if steps is None else steps[0]
-        index = slice(starts[0], ends[0], step)
+        index = slice(max(starts[0], _LEAST), max(ends[0], _LEAST), step)
         if axis > 0:
             return data[(_ALL,) * axis + (index,)]
         return data[index] if axis == 0 else data[(..., index) + (_ALL,) * (-1 - axis)]
@@ -74,7 +76,7 @@ def _many(
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not -rank <= axis < rank or index[axis] is not _ALL:
             raise ValueError(f"axes {axes} do not name different dims of an input of rank {rank}")
-        index[axis] = slice(start, end, step)
+        index[axis] = slice(max(start, _LEAST), max(end, _LEAST), step)
         if step < 0:
             # torch has no negative steps: take the same places in ascending order, then turn them round.
             places = range(data.shape[axis])[start:end:step]
