@@ -180,7 +180,7 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
         return node
     if node.overload:
         raise ModelError(
-            f"the model has no function {node.qualified} with overload {node.overload!r}: the file is damaged",
+            f"the model has no function {node.qualified} with overload {node.overload!r}: the file is broken",
             place=place,
         )
     opset = governing_opset(node, scope.opsets, place)

@@ -57,6 +57,16 @@ def _graph(graph: Graph, word: str, indent: str) -> Iterator[str]:
     yield f"{indent}}}"
 
 
+def byte_size(count: int) -> str:
+    """A number of bytes for people, such as ``12.3 MB``."""
+    size = float(count)
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
 def _value(name: str) -> str:
     return f"%{name}" if name else "_"
 
