@@ -45,7 +45,7 @@ def _case(
         attrs={"hidden_size": _HIDDEN, "direction": direction, **attrs},
         dtypes=dtypes,
         outputs=outputs or (3 if op == "LSTM" else 2),
-        **{"oracle": "onnxruntime", "grad": True, **(record or {})},
+        **{"oracle": "onnxruntime", "grad": direction == "bidirectional" or peepholes, **(record or {})},
     )
 
 

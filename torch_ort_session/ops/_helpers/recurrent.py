@@ -1,4 +1,4 @@
-"""What RNN, GRU and LSTM share: activations, directions, sequence lengths, and the two ways to run a layer.
+"""What RNN, GRU and LSTM share: directions, sequence lengths, and the two ways to run a layer.
 
 A *cell* computes one step and serves every attribute; a *layer* is torch's fused one. Shapes here are those
 of ``layout=0``: sequences ``[time, batch, features]``, states ``[directions, batch, hidden]``.
@@ -13,9 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-Activation = Callable[[Tensor], Tensor]
 States = tuple[Tensor, ...]
 Layer = Callable[[Tensor, States, list[Tensor], bool], tuple[Tensor, ...]]
 """Called with the sequence, the states, flat parameters and whether they are of both directions."""
@@ -33,73 +31,6 @@ class Cell:
 
     project: Callable[[Tensor], Tensor]
     step: Callable[[Tensor, States], States]
-
-
-def activations(
-    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
-) -> list[Activation]:
-    """The functions that the three activation attributes name.
-
-    Args:
-        names: One name a function, in any case.
-        alphas: Values taken in order by the functions that have an alpha; the rest take their default.
-        betas: The same for beta.
-
-    Returns:
-        One function a name.
-
-    Raises:
-        ValueError: A name is not known.
-    """
-    alpha, beta = list(alphas or ()), list(betas or ())
-    return [_activation(name, alpha, beta) for name in names]
-
-
-_ALPHA = {
-    "affine": 1.0,
-    "leakyrelu": 0.01,
-    "thresholdedrelu": 1.0,
-    "scaledtanh": 1.0,
-    "hardsigmoid": 0.2,
-    "elu": 1.0,
-}
-_BETA = {"affine": 0.0, "scaledtanh": 1.0, "hardsigmoid": 0.5}
-_PLAIN: dict[str, Activation] = {
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "softsign": F.softsign,
-}
-
-
-def _activation(name: str, alphas: list[float], betas: list[float]) -> Activation:
-    key = name.lower()
-    if key in _PLAIN:
-        return _PLAIN[key]
-    if key == "softplus":
-        return lambda x: torch.logaddexp(x, torch.zeros_like(x))
-    if key not in _ALPHA:
-        raise ValueError(f"{name!r} is not an activation that RNN, GRU and LSTM define.")
-    a = alphas.pop(0) if alphas else _ALPHA[key]
-    if key == "leakyrelu":
-        return lambda x: F.leaky_relu(x, a)
-    if key == "thresholdedrelu":
-        return lambda x: torch.where(x >= a, x, 0.0)
-    if key == "elu":
-        return lambda x: F.elu(x, a)
-    b = betas.pop(0) if betas else _BETA[key]
-    if key == "affine":
-        return lambda x: x * a + b
-    if key == "scaledtanh":
-        return lambda x: torch.tanh(x * b) * a
-    return lambda x: (x * a + b).clamp(0, 1)
-
-
-def clipped(activation: Activation, clip: float | None) -> Activation:
-    """The activation with its input bounded to ``[-clip, clip]``."""
-    if clip is None:
-        return activation
-    return lambda x: activation(x.clamp(-clip, clip))
 
 
 def count_directions(direction: str, weights: Tensor) -> int:
@@ -120,24 +51,6 @@ def count_directions(direction: str, weights: Tensor) -> int:
             f"W is for {weights.shape[0]} directions where direction {direction!r} needs {count}."
         )
     return count
-
-
-def named(activations: Sequence[str] | None, usual: Sequence[str], directions: int) -> list[str]:
-    """Activation names of every direction in lower case.
-
-    Args:
-        activations: The attribute.
-        usual: The names of one direction when there is no attribute.
-        directions: How many directions.
-
-    Raises:
-        ValueError: There are too few names.
-    """
-    names = [name.lower() for name in activations] if activations else list(usual) * directions
-    needed = len(usual) * directions
-    if len(names) < needed:
-        raise ValueError(f"activations names {len(names)} functions where {needed} are needed.")
-    return names[:needed]
 
 
 def inputs(

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torch_ort_session.ops._helpers.recurrent import Activation, Cell, States
+from torch_ort_session.ops._helpers.recurrent import Cell, States
+from torch_ort_session.ops._helpers.recurrent_activations import Activation
 
 
 def rnn_cell(w: Tensor, r: Tensor, b: Tensor | None, f: Activation) -> Cell:

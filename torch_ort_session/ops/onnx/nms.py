@@ -23,9 +23,9 @@ _BLOCK = 1024
 def non_max_suppression(
     boxes: Tensor,
     scores: Tensor,
-    max_output_boxes_per_class: int | None,
-    iou_threshold: float | None,
-    score_threshold: float | None,
+    max_output_boxes_per_class: int | None = None,
+    iou_threshold: float | None = None,
+    score_threshold: float | None = None,
     *,
     center_point_box: int = 0,
 ) -> Tensor:

@@ -29,9 +29,9 @@ _FUSED_LIMIT = 1024
 @kernel("Resize", since=(11, 13, 18, 19), host=("roi", "scales", "sizes"), view_of="x")
 def resize(
     x: Tensor,
-    roi: list[float] | None,
-    scales: list[float] | None,
-    sizes: list[int] | None,
+    roi: list[float] | None = None,
+    scales: list[float] | None = None,
+    sizes: list[int] | None = None,
     *,
     mode: str = "nearest",
     coordinate_transformation_mode: str = "half_pixel",

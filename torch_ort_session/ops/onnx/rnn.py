@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import recurrent, recurrent_cells
+from torch_ort_session.ops._helpers import recurrent_activations as functions_of
 from torch_ort_session.ops._helpers.recurrent import States
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -24,9 +25,9 @@ def rnn(
     x: Tensor,
     w: Tensor,
     r: Tensor,
-    b: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
+    b: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
+    initial_h: Tensor | None = None,
     *,
     activations: Sequence[str] = ("Tanh", "Tanh"),
     activation_alpha: Sequence[float] | None = None,
@@ -66,7 +67,7 @@ def rnn(
         ValueError: Shapes or attributes contradict each other.
     """
     count = recurrent.count_directions(direction, w)
-    names = recurrent.named(activations, ("tanh",), count)
+    names = functions_of.named(activations, ("tanh",), count)
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 1, hidden_size, layout, initial_h)
     w, r, b = _as(x.dtype, w, r, b)
@@ -79,10 +80,10 @@ def rnn(
 
         y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
     else:
-        functions = recurrent.activations(names, activation_alpha, activation_beta)
+        functions = functions_of.activations(names, activation_alpha, activation_beta)
         cells = [
             recurrent_cells.rnn_cell(
-                w[d], r[d], None if b is None else b[d], recurrent.clipped(functions[d], clip)
+                w[d], r[d], None if b is None else b[d], functions_of.clipped(functions[d], clip)
             )
             for d in range(count)
         ]
@@ -96,9 +97,9 @@ def gru(
     x: Tensor,
     w: Tensor,
     r: Tensor,
-    b: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
+    b: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
+    initial_h: Tensor | None = None,
     *,
     activations: Sequence[str] | None = None,
     activation_alpha: Sequence[float] | None = None,
@@ -140,7 +141,7 @@ def gru(
         ValueError: Shapes or attributes contradict each other.
     """
     count = recurrent.count_directions(direction, w)
-    names = recurrent.named(activations, ("sigmoid", "tanh"), count)
+    names = functions_of.named(activations, ("sigmoid", "tanh"), count)
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 3, hidden_size, layout, initial_h)
     w, r, b = _as(x.dtype, w, r, b)
@@ -153,8 +154,8 @@ def gru(
         parameters = recurrent.torch_parameters(w, r, b, _GRU_ORDER)
         y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
     else:
-        functions = recurrent.activations(names, activation_alpha, activation_beta)
-        functions = [recurrent.clipped(function, clip) for function in functions]
+        functions = functions_of.activations(names, activation_alpha, activation_beta)
+        functions = [functions_of.clipped(function, clip) for function in functions]
         cell = recurrent_cells.gru_cell_linear if linear_before_reset else recurrent_cells.gru_cell
         cells = [
             cell(w[d], r[d], None if b is None else b[d], functions[2 * d : 2 * d + 2]) for d in range(count)
@@ -169,9 +170,9 @@ def gru_1(
     x: Tensor,
     w: Tensor,
     r: Tensor,
-    b: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
+    b: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
+    initial_h: Tensor | None = None,
     *,
     activations: Sequence[str] | None = None,
     activation_alpha: Sequence[float] | None = None,
@@ -205,11 +206,11 @@ def lstm(
     x: Tensor,
     w: Tensor,
     r: Tensor,
-    b: Tensor | None,
-    sequence_lens: Tensor | None,
-    initial_h: Tensor | None,
-    initial_c: Tensor | None,
-    p: Tensor | None,
+    b: Tensor | None = None,
+    sequence_lens: Tensor | None = None,
+    initial_h: Tensor | None = None,
+    initial_c: Tensor | None = None,
+    p: Tensor | None = None,
     *,
     activations: Sequence[str] | None = None,
     activation_alpha: Sequence[float] | None = None,
@@ -253,14 +254,14 @@ def lstm(
         ValueError: Shapes or attributes contradict each other.
     """
     count = recurrent.count_directions(direction, w)
-    names = recurrent.named(activations, ("sigmoid", "tanh", "tanh"), count)
+    names = functions_of.named(activations, ("sigmoid", "tanh", "tanh"), count)
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 4, hidden_size, layout, initial_h, initial_c)
     w, r, b = _as(x.dtype, w, r, b)
     usual = clip is None and p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
-    # Reordering the gates for the fused layer costs more than a single step; and with lengths the fused
+    # Reordering the gates for the fused layer costs more than one or two steps; and with lengths the fused
     # layer does not tell the cell at a sequence's end.
-    if usual and x.shape[0] > 1 and (sequence_lens is None or not ctx.wants(2)):
+    if usual and x.shape[0] > 2 and (sequence_lens is None or not ctx.wants(2)):
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, _trains(), both, False)
@@ -268,9 +269,9 @@ def lstm(
         parameters = recurrent.torch_parameters(w, r, b, _LSTM_ORDER)
         y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
     else:
-        functions = recurrent.activations(names, activation_alpha, activation_beta)
+        functions = functions_of.activations(names, activation_alpha, activation_beta)
         # Gates are clipped; the cell on its way out is a state, which is not.
-        functions = [f if i % 3 == 2 else recurrent.clipped(f, clip) for i, f in enumerate(functions)]
+        functions = [f if i % 3 == 2 else functions_of.clipped(f, clip) for i, f in enumerate(functions)]
         peepholes = None if p is None else p.to(x.dtype)
         cells = [
             recurrent_cells.lstm_cell(
