@@ -48,9 +48,8 @@ def main() -> None:
         files = args.files or [*write_disguised_files(Path(folder)), path]
         names = [file.name for file in files]
         batch = torch.stack([first_and_last_bytes(file) for file in files])
-    print(f"input   {session.inputs[0]}")
-    print(f"output  {session.outputs[0]}")
-    print(f"feed    {batch.dtype} {tuple(batch.shape)}\n")
+    port = session.inputs[0]
+    print(f"The model wants {port.name!r} as {port.dtype} {port.shape}: it gets {tuple(batch.shape)}.\n")
 
     # 3. Run it like a module. One output comes back as one torch.Tensor.
     scores = session(batch)
@@ -65,7 +64,7 @@ def main() -> None:
     places = answers.argmax(dim=2) // 8
 
     print(f"\nWhere {answers.shape[1]} detectors inside the model found what they look for:")
-    print(f"  {'':18}  start{'of the file | end of the file'.center(54)}end")
+    print(f"  {'':18}  start{'of the file | end of the file'.center(56)}end")
     for name, found in zip(names, places, strict=True):
         print(f"  {name:18}  {strip(torch.bincount(found, minlength=64).tolist())}")
     print(f"\nResults are ordinary tensors: {type(scores).__name__} {scores.dtype} {tuple(scores.shape)}")
