@@ -1,0 +1,196 @@
+"""Products and convolutions of quantized tensors: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv.
+
+Sources: https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html and the pages of the others.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ir.types import element_type_of
+from torch_ort_session.ops._helpers.bytes_mm import byte_conv, byte_matmul
+from torch_ort_session.ops._helpers.quantization import round_into
+from torch_ort_session.ops._helpers.windows import per_axis, window_pads
+from torch_ort_session.ops.kernel import kernel
+
+
+@kernel("MatMulInteger", since=(10,))
+def matmul_integer(
+    a: Tensor, b: Tensor, a_zero_point: Tensor | None = None, b_zero_point: Tensor | None = None
+) -> Tensor:
+    """``(a - a_zero_point) @ (b - b_zero_point)`` in int32.
+
+    Args:
+        a: int8 or uint8 [..., M, K] or [K].
+        b: int8 or uint8 [..., K, N] or [K].
+        a_zero_point: Scalar, [M] by row, or broadcastable to ``a``.
+        b_zero_point: Scalar, [N] by column, or broadcastable to ``b``.
+
+    Source: https://onnx.ai/onnx/operators/onnx__MatMulInteger.html
+    """
+    return byte_matmul(a, b, a_zero_point, b_zero_point)
+
+
+@kernel("ConvInteger", since=(10,))
+def conv_integer(
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Tensor | None = None,
+    w_zero_point: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """Convolution of quantized tensors, in int32; pads are worth the zero point.
+
+    Args:
+        x: int8 or uint8 [N, C, D1..Dn].
+        w: int8 or uint8 [M, C / group, K1..Kn].
+        x_zero_point: Scalar.
+        w_zero_point: Scalar or [M].
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: Dilation by axis.
+        group: Number of channel groups.
+        kernel_shape: K1..Kn once more.
+        pads: Begins, then ends.
+        strides: Stride by axis.
+
+    Raises:
+        ValueError: An attribute does not fit the inputs.
+
+    Source: https://onnx.ai/onnx/operators/onnx__ConvInteger.html
+    """
+    return _conv(x, w, x_zero_point, w_zero_point, auto_pad, dilations, group, kernel_shape, pads, strides)
+
+
+@kernel("QLinearMatMul", since=(10, 21))
+def qlinear_matmul(
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor,
+    y_scale: Tensor,
+    y_zero_point: Tensor,
+) -> Tensor:
+    """Product of quantized tensors, quantized again.
+
+    Args:
+        a: int8, uint8 or an 8-bit float [..., M, K] or [K].
+        a_scale: Scalar, [M] by row, or broadcastable to ``a``.
+        a_zero_point: Shape of ``a_scale``.
+        b: int8, uint8 or an 8-bit float [..., K, N] or [K].
+        b_scale: Scalar, [N] by column, or broadcastable to ``b``.
+        b_zero_point: Shape of ``b_scale``.
+        y_scale: Scalar, [M] by row, or broadcastable to the result.
+        y_zero_point: Shape of ``y_scale``; its type is the result's.
+
+    Source: https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
+    """
+    if a.is_floating_point() or b.is_floating_point():
+        left = a.to(torch.float32) - _by_row(a_zero_point).to(torch.float32)
+        product = torch.matmul(left, b.to(torch.float32) - b_zero_point.to(torch.float32))
+    else:
+        product = byte_matmul(a, b, a_zero_point, b_zero_point).to(torch.float32)
+    scale = _by_row(a_scale).to(torch.float32) * b_scale.to(torch.float32)
+    scale = scale / _by_row(y_scale).to(torch.float32)
+    zero = _by_row(y_zero_point)
+    if zero.is_floating_point():
+        zero = zero.to(torch.float32)
+    return round_into(product * scale, zero, element_type_of(y_zero_point.dtype))
+
+
+@kernel("QLinearConv", since=(10,))
+def qlinear_conv(
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero_point: Tensor,
+    w: Tensor,
+    w_scale: Tensor,
+    w_zero_point: Tensor,
+    y_scale: Tensor,
+    y_zero_point: Tensor,
+    b: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """Convolution of quantized tensors, quantized again; pads are worth the zero point.
+
+    Args:
+        x: int8 or uint8 [N, C, D1..Dn].
+        x_scale: Scalar.
+        x_zero_point: Scalar.
+        w: int8 or uint8 [M, C / group, K1..Kn].
+        w_scale: Scalar or [M].
+        w_zero_point: Scalar or [M].
+        y_scale: Scalar.
+        y_zero_point: Scalar; its type is the result's.
+        b: int32 [M], in units of ``x_scale * w_scale``.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: Dilation by axis.
+        group: Number of channel groups.
+        kernel_shape: K1..Kn once more.
+        pads: Begins, then ends.
+        strides: Stride by axis.
+
+    Raises:
+        ValueError: An attribute does not fit the inputs.
+
+    Source: https://onnx.ai/onnx/operators/onnx__QLinearConv.html
+    """
+    y = _conv(x, w, x_zero_point, w_zero_point, auto_pad, dilations, group, kernel_shape, pads, strides)
+    by_channel = (-1, *[1] * (w.dim() - 2))
+    if b is not None:
+        y = y + b.reshape(by_channel)
+    scale = x_scale * w_scale.reshape(by_channel) / y_scale
+    return round_into(y * scale, y_zero_point, element_type_of(y_zero_point.dtype))
+
+
+def _conv(
+    x: Tensor,
+    w: Tensor,
+    x_zero: Tensor | None,
+    w_zero: Tensor | None,
+    auto_pad: str,
+    dilations: list[int] | None,
+    group: int,
+    kernel_shape: list[int] | None,
+    pads: list[int] | None,
+    strides: list[int] | None,
+) -> Tensor:
+    kernel_size = w.shape[2:]
+    rank = len(kernel_size)
+    if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel_size):
+        raise ValueError(
+            f"kernel_shape is {kernel_shape}, but the weight's spatial shape is {list(kernel_size)}."
+        )
+    strides = per_axis(strides, rank, "strides")
+    dilations = per_axis(dilations, rank, "dilations")
+    begin, end = window_pads(auto_pad, pads, x.shape[2:], kernel_size, strides, dilations)
+    return byte_conv(
+        x,
+        w,
+        x_zero,
+        w_zero,
+        strides=strides,
+        begin=begin,
+        end=end,
+        dilations=dilations,
+        group=group,
+    )
+
+
+def _by_row(value: Tensor) -> Tensor:
+    """A 1-D value by row as a column; a single number stays."""
+    return value.unsqueeze(-1) if value.dim() == 1 and value.shape[0] > 1 else value
