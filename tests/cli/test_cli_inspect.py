@@ -49,11 +49,13 @@ operators
   2 nodes
       1  Add
       1  MatMul
-nodes
-  mm     MatMul  x, w -> m
-  twice  Add     m, m -> y
 unsupported
   none
+graph main(%x: float32[batch, 3]) -> (%y: float32[batch, 2]) {
+  %w = weight float32[3, 2] (0, 1, 2, 3, 4, 5)
+  %m = ai.onnx::MatMul(%x, %w)  # mm
+  %y = ai.onnx::Add(%m, %m)  # twice
+}
 """,
     )
 

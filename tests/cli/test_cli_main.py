@@ -16,6 +16,7 @@ from torch_ort_session import __version__
 from torch_ort_session.cli import build, common, inspect, main
 from torch_ort_session.cli.extend import output_names, value_names, with_outputs
 from torch_ort_session.errors import ModelError
+from torch_ort_session.ir.text import byte_size
 from torch_ort_session.ops.native import Status
 
 
@@ -140,8 +141,8 @@ def test_nothing_is_shown_where_nobody_watches() -> None:
 
 
 def test_sizes() -> None:
-    shown = [common.size(n) for n in (0, 999, 1000, 1_500_000, 2_000_000_000, 10**13)]
-    assert shown == ["0 B", "999 B", "1.0 kB", "1.5 MB", "2.0 GB", "10000.0 GB"]
+    shown = [byte_size(n) for n in (0, 999, 1000, 1_500_000, 2_000_000_000, 10**13)]
+    assert shown == ["0 B", "999 B", "1.0 KB", "1.5 MB", "2.0 GB", "10000.0 GB"]
 
 
 def test_further_outputs_are_written_behind_a_model(dense: str) -> None:

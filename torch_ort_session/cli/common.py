@@ -47,16 +47,6 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> list[str]:
     ]
 
 
-def size(nbytes: int) -> str:
-    """A number of bytes for people, such as ``12.3 MB``."""
-    value = float(nbytes)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"
-
-
 def count(number: int, noun: str) -> str:
     """A number with its noun, such as ``1 node`` and ``2 nodes``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

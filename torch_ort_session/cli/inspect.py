@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from torch_ort_session.cli.common import add_json, add_model, count, print_json, size, table, waiting
+from torch_ort_session.cli.common import add_json, add_model, count, print_json, table, waiting
 from torch_ort_session.errors import UnsupportedOp, UnsupportedOpError
-from torch_ort_session.ir.graph import Model, Node, ValueInfo
+from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
 from torch_ort_session.ir.load import load_model
+from torch_ort_session.ir.text import byte_size, dump
 from torch_ort_session.ir.types import describe
 from torch_ort_session.plan.lower import lower
 
@@ -19,7 +21,9 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("inspect", help="show a model's inputs, outputs, operators and weights")
     add_model(parser)
     parser.add_argument(
-        "--nodes", action="store_true", help="list every node with the values it reads and makes"
+        "--nodes",
+        action="store_true",
+        help="show every node with the values it reads and makes, bodies included",
     )
     add_json(parser)
     parser.set_defaults(run=run)
@@ -34,12 +38,15 @@ def run(args: argparse.Namespace) -> int:
         print_json(facts)
     else:
         print("\n".join(_lines(facts)))
+        if args.nodes:
+            print(dump(model.graph), end="")
     return 0
 
 
 def _facts(model: Model, nodes: bool) -> dict[str, Any]:
     graph = model.graph
     ops = Counter((node.domain or "ai.onnx", node.op) for node in graph.all_nodes())
+    weights = list(_weights(graph))
     fed = [info for info in graph.inputs if info.name not in graph.initializers]
     facts: dict[str, Any] = {
         "model": model.source,
@@ -49,10 +56,7 @@ def _facts(model: Model, nodes: bool) -> dict[str, Any]:
         "metadata": dict(model.metadata),
         "inputs": [_port(info) for info in fed],
         "outputs": [_port(info) for info in graph.outputs],
-        "weights": {
-            "tensors": len(graph.initializers),
-            "bytes": sum(weight.nbytes for weight in graph.initializers.values()),
-        },
+        "weights": {"tensors": len(weights), "bytes": sum(weight.nbytes for weight in weights)},
         "nodes": len(graph.nodes),
         "nested_nodes": sum(1 for _ in graph.all_nodes()) - len(graph.nodes),
         "ops": [
@@ -62,8 +66,17 @@ def _facts(model: Model, nodes: bool) -> dict[str, Any]:
         "unsupported": [_unsupported(op) for op in _missing(model)],
     }
     if nodes:
-        facts["node_list"] = [_node(node) for node in graph.nodes]
+        facts["node_list"] = [_node(node) for node in graph.all_nodes()]
     return facts
+
+
+def _weights(graph: Graph) -> Iterator[Weight]:
+    """Initializers and the values of Constant nodes, those of bodies included."""
+    yield from graph.initializers.values()
+    for node in graph.nodes:
+        yield from (value for value in node.attributes.values() if isinstance(value, Weight))
+        for _, body in node.subgraphs():
+            yield from _weights(body)
 
 
 def _missing(model: Model) -> tuple[UnsupportedOp, ...]:
@@ -107,24 +120,16 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     for title in ("inputs", "outputs"):
         lines += [title, *table((port["name"], port["type"]) for port in facts[title])]
     weights = facts["weights"]
-    lines += ["weights", f"  {count(weights['tensors'], 'tensor')}, {size(weights['bytes'])}"]
+    lines += ["weights", f"  {count(weights['tensors'], 'tensor')}, {byte_size(weights['bytes'])}"]
     nested = f", {facts['nested_nodes']} more in bodies" if facts["nested_nodes"] else ""
     lines += ["operators", f"  {count(facts['nodes'], 'node')}{nested}"]
     lines += table(
         (f"{op['count']:5}", op["op"] if op["domain"] == "ai.onnx" else f"{op['domain']}::{op['op']}")
         for op in facts["ops"]
     )
-    if "node_list" in facts:
-        lines += ["nodes", *table(_node_row(node) for node in facts["node_list"])]
     lines.append("unsupported")
     lines += table(
         (f"{op['domain']}::{op['op']}", f"revision {op['since']}", op["reason"], ", ".join(op["nodes"][:3]))
         for op in facts["unsupported"]
     ) or ["  none"]
     return lines
-
-
-def _node_row(node: dict[str, Any]) -> tuple[str, str, str]:
-    reads = ", ".join(name or "-" for name in node["inputs"])
-    makes = ", ".join(name or "-" for name in node["outputs"])
-    return node["name"], node["op"], f"{reads} -> {makes}"
