@@ -310,7 +310,9 @@ def test_faults_of_opsets():
         text(),
         text(("", 13), ("ai.onnx", 14)),
         text(("", 0)),
-        text(("", 13), ir_version=99).replace(f"{onnx.__version__} knows ({onnx.IR_VERSION})", "VERSION knows (N)"),
+        text(("", 13), ir_version=99).replace(
+            f"{onnx.__version__} knows ({onnx.IR_VERSION})", "VERSION knows (N)"
+        ),
     ]
     assert_expected_inline(
         lines(*messages),

@@ -92,6 +92,8 @@ def open_file(path: str, place: str, *, limit: int, follow: bool = True) -> Mapp
         descriptor = os.open(path, flags)
     except FileNotFoundError:
         raise ModelError(f"there is no file {path!r} (working directory {_here()!r})", place=place) from None
+    except ModelError:
+        raise
     except (OSError, ValueError) as error:
         raise ModelError(f"{path!r} cannot be opened: {_reason(error)}", place=place) from error
     file = io.FileIO(descriptor, "rb")
@@ -190,9 +192,9 @@ def contained(location: str, folders: tuple[str, ...], place: str) -> str:
                 "copy that file beside the model if it is meant",
                 place=place,
             )
+    except ModelError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
         raise ModelError(
             f"the location {location!r} cannot be looked up: {_reason(error)}", place=place
         ) from error

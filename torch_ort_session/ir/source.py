@@ -59,7 +59,7 @@ def read(source: ModelSource, base_dir: str | os.PathLike[str] | None, limits: L
         return Parsed(source, Storage(limits, folders), "<proto>")
     if isinstance(source, bytes | bytearray | memoryview):
         view = memoryview(source).cast("B")
-        proto, cuts = _parse(view, "the bytes", limits)
+        proto, cuts = _parse(view, "model bytes", limits)
         return Parsed(proto, Storage(limits, folders, cuts, view), "<bytes>")
     path = _path(source)
     place = f"file {path!r}"
@@ -104,7 +104,8 @@ def _parse(buffer: Buffer, place: str, limits: Limits) -> tuple[onnx.ModelProto,
         if reason is not None:
             raise ModelError(reason, place=place) from None
         if isinstance(error, ModelError):
-            raise ModelError(str(error), place=place) from None
+            detail = str(error).removeprefix(f"{error.place}: ")
+            raise ModelError(detail, place=f"{place} / {error.place}") from None
         raise ModelError(
             f"it cannot be parsed as an ONNX model ({error}): the file is truncated, damaged or no model",
             place=place,
