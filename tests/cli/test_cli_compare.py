@@ -51,6 +51,24 @@ first NaN: none
     )
 
 
+def test_the_errors_of_what_is_read_are_shown(command, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save("x.npy", np.ones((1, 3), np.float32))
+    spoil(monkeypatch, m=np.array([[6, 9.0005]], np.float32), y=np.array([[12, 18.5]], np.float32))
+    outcome = command("compare", dense, "--input", "x=x.npy", "--against", "reference")
+    assert outcome.code == 1
+    assert_expected_inline(
+        outcome.out,
+        """\
+dense.onnx against reference: 2 values compared, 1 differ
+largest error of those that agree: 5.6e-05 of the largest magnitude
+first difference: 'y', made by node 'twice' (ai.onnx::Add)
+  18 against 18.5 at [0, 1]: error 0.5 of magnitude 18.5
+  reads m (error 5.6e-05), m (error 5.6e-05)
+first NaN: none
+""",
+    )
+
+
 def test_the_first_nan_is_named(command, division: str) -> None:
     np.save("a.npy", np.array([0, 1], np.float32))
     np.save("b.npy", np.array([0, 2], np.float32))

@@ -95,7 +95,8 @@ def _onnxruntime(model: str, feed: Mapping[str, Any]) -> dict[str, Any]:
     options = onnxruntime.SessionOptions()
     # Optimised away values could not be compared.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
+    # Its errors come as exceptions; its log would print them a second time.
+    options.log_severity_level = 4
     folder = str(Path(model).resolve().parent)
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     session = onnxruntime.InferenceSession(
@@ -137,12 +138,20 @@ def _report(model: str, oracle: str, rows: list[Row]) -> list[str]:
         lines.append(f"largest error of those that agree: {worst:.2g} of the largest magnitude")
     if differing:
         lines += [f"first difference: {_place(differing[0])}", f"  {differing[0].difference.reason}"]
-        lines.append(f"  reads {', '.join(name or '-' for name in differing[0].node.inputs) or 'nothing'}")
+        lines.append(f"  reads {_inputs(differing[0], rows)}")
     ours = next((row for row in rows if row.difference.nan), None)
     if ours is None:
         return [*lines, "first NaN: none"]
     both = f"; {oracle} has one there too" if ours.difference.expected_nan else ""
     return [*lines, f"first NaN: {_place(ours)}{both}"]
+
+
+def _inputs(row: Row, rows: list[Row]) -> str:
+    """What the node reads, and how far off that is: a small error may only have been made larger."""
+    shares = {other.value: other.difference.share for other in rows}
+    names = [name for name in row.node.inputs if name]
+    shown = [f"{name} (error {shares[name]:.2g})" if name in shares else name for name in names]
+    return ", ".join(shown) or "nothing"
 
 
 def _place(row: Row) -> str:
