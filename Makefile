@@ -31,6 +31,7 @@ ext: $(SET_UP)
 	@touch $(EXTENSION)
 
 setup: $(EXTENSION)
+	@:
 
 $(SET_UP): pyproject.toml setup.py .ci/setup
 	@PYTHON="$(PYTHON)" .ci/setup $(VENV)

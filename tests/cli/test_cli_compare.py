@@ -63,7 +63,7 @@ dense.onnx against reference: 2 values compared, 1 differ
 largest error of those that agree: 5.6e-05 of the largest magnitude
 first difference: 'y', made by node 'twice' (ai.onnx::Add)
   18 against 18.5 at [0, 1]: error 0.5 of magnitude 18.5
-  reads m (error 5.6e-05), m (error 5.6e-05)
+  reads m (error 5.6e-05)
 first NaN: none
 """,
     )

@@ -149,7 +149,7 @@ def _report(model: str, oracle: str, rows: list[Row]) -> list[str]:
 def _inputs(row: Row, rows: list[Row]) -> str:
     """What the node reads, and how far off that is: a small error may only have been made larger."""
     shares = {other.value: other.difference.share for other in rows}
-    names = [name for name in row.node.inputs if name]
+    names = dict.fromkeys(name for name in row.node.inputs if name)
     shown = [f"{name} (error {shares[name]:.2g})" if name in shares else name for name in names]
     return ", ".join(shown) or "nothing"
 
