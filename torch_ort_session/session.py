@@ -101,7 +101,7 @@ class Session:
         """What was loaded: graph, opsets, producer, metadata and where it came from."""
         return self._model
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run on positional inputs, keyword inputs, or one mapping.
 
         Returns:

@@ -142,7 +142,7 @@ def _foldable(param: InputParam, value: int, steps: Steps) -> bool:
         return False
     if value == NOTHING:
         return True
-    return param.host is not None and steps.template[value] is not None
+    return param.host is not None and steps.template[value] is not None and value not in steps.inputs
 
 
 def _positional(

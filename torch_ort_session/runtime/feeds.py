@@ -152,10 +152,11 @@ def _convert(
             name,
             f"dtype {_short(tensor.dtype)}",
             expected,
-            f"convert it, with .to(torch.{_short(dtype)}) for example: a feed is never cast silently",
+            f"convert it, with {_cast(value, dtype)} for example: a feed is never cast silently",
         )
-    if tensor.layout != torch.strided:
-        raise _wrong(name, f"a {tensor.layout} tensor", expected, "feed a dense tensor (.to_dense())")
+    if tensor.layout != torch.strided or tensor.is_nested:
+        got = "a nested tensor" if tensor.is_nested else f"a {tensor.layout} tensor"
+        raise _wrong(name, got, expected, "feed a dense tensor (.to_dense(), .to_padded_tensor(0))")
     _check_shape(name, tuple(tensor.shape), kind, symbols)
     if tensor.device != device:
         if tensor.is_meta:
@@ -194,7 +195,7 @@ def _check_shape(
 
 def _as_tensor(name: str, value: object, element: ElementType | None, expected: str) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
-        return value
+        return _plain(value)
     if isinstance(value, np.ndarray | np.generic):
         return from_numpy(name, np.asarray(value), expected)
     if isinstance(value, bool | int | float | complex | list | tuple):
@@ -214,10 +215,31 @@ def _as_tensor(name: str, value: object, element: ElementType | None, expected: 
     )
 
 
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without a subclass that would spread to the results.
+
+    A subclass that intercepts dispatch (a fake tensor, a distributed one) has no plain form and stays.
+    """
+    kind = type(tensor)
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return tensor
+    intercepts = kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    return tensor if intercepts else tensor.as_subclass(torch.Tensor)
+
+
 def _from_python(name: str, value: Any, element: ElementType | None, expected: str) -> torch.Tensor:
-    if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor) for item in value):
+    leaf = value
+    while isinstance(leaf, list | tuple) and leaf:
+        leaf = leaf[0]
+    if isinstance(leaf, torch.Tensor):
         why = "a list of tensors is no tensor; stack them (torch.stack)"
         raise _wrong(name, f"a {type(value).__name__} of tensors", expected, why)
+    if isinstance(leaf, np.ndarray):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise _wrong(name, f"a {type(value).__name__} of arrays", expected, str(error)) from error
+        return from_numpy(name, array, expected)
     dtype = None if element is None else element.torch_dtype
     try:
         natural = torch.as_tensor(value, device="cpu")
@@ -226,6 +248,8 @@ def _from_python(name: str, value: Any, element: ElementType | None, expected: s
         if not torch.can_cast(natural.dtype, dtype):
             kind = _short(natural.dtype)
             raise _wrong(name, f"Python values of kind {kind}", expected, "that would lose information")
+        if not dtype.is_signed and not natural.is_floating_point() and bool((natural < 0).any()):
+            raise _wrong(name, "a negative number", expected, "the type holds none")
         return torch.as_tensor(value, dtype=dtype, device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         if isinstance(error, InputError):
@@ -283,7 +307,10 @@ def _as_strings(name: str, value: object, expected: str) -> np.ndarray[Any, np.d
     array = np.asarray(value, dtype=object) if isinstance(value, str | list | tuple) else value
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "OUST":
         raise _wrong(name, type(value).__name__, expected, "feed str, or a list or numpy array of str")
-    listed = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1)]
+    try:
+        listed = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1)]
+    except UnicodeDecodeError as error:
+        raise _wrong(name, "bytes that are not UTF-8", expected, str(error)) from error
     odd = next((item for item in listed if not isinstance(item, str)), None)
     if odd is not None:
         raise _wrong(
@@ -298,6 +325,11 @@ def _wrong(name: str, got: str, expected: str, why: str) -> InputError:
     return InputError(
         f"input {name!r}: got {got}, expected {expected}; {why}", name=name, got=got, expected=expected
     )
+
+
+def _cast(value: object, dtype: torch.dtype | None) -> str:
+    name = _short(dtype)
+    return f".to(torch.{name})" if isinstance(value, torch.Tensor) else f"numpy.asarray(..., dtype={name!r})"
 
 
 def _short(dtype: torch.dtype | None) -> str:
