@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from torch_ort_session.ops._helpers import recurrent
+from torch_ort_session.ops._helpers import recurrent_activations as functions_of
+from torch_ort_session.ops._helpers.recurrent import Cell, States
+from torch_ort_session.ops._helpers.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
-from torch_ort_session.ops.onnx.rnn import lstm
+from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
 
 @kernel("DynamicQuantizeLSTM", domain="com.microsoft", since=(1,))
@@ -36,8 +40,8 @@ def dynamic_quantize_lstm(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """An LSTM with 8-bit weights.
 
-    The activations stay in float: onnxruntime quantizes them too, at each time step, to multiply integers, so
-    this result is the closer one to the float layer and differs from onnxruntime's by that quantization.
+    As onnxruntime does, the whole input and each step's hidden state are rounded to 8 bits, each with one
+    scale, before they meet the weights; the products are summed in float, which is exact enough.
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 
@@ -66,26 +70,48 @@ def dynamic_quantize_lstm(
     Returns:
         Y ``[time, directions, batch, hidden]``, Y_h and Y_c ``[directions, batch, hidden]``.
     """
+    count = recurrent.count_directions(direction, w)
+    names = functions_of.named(activations, ("sigmoid", "tanh", "tanh"), count)
+    functions = functions_of.activations(names, activation_alpha, activation_beta)
+    functions = [f if i % 3 == 2 else functions_of.clipped(f, clip) for i, f in enumerate(functions)]
     weights = _dequantized(w, w_scale, w_zero_point, x).transpose(1, 2)
     recurrence = _dequantized(r, r_scale, r_zero_point, x).transpose(1, 2)
-    return lstm(
-        x,
-        weights,
-        recurrence,
-        b,
-        sequence_lens,
-        initial_h,
-        initial_c,
-        p,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
-        clip=clip,
-        direction=direction,
-        hidden_size=hidden_size,
-        input_forget=input_forget,
-        ctx=ctx,
-    )
+    x, states = recurrent.inputs(x, weights, recurrence, 4, hidden_size, 0, initial_h, initial_c)
+    cells = [
+        _quantizing(
+            lstm_cell(
+                weights[d],
+                recurrence[d],
+                None if b is None else b[d],
+                None if p is None else p[d],
+                functions[3 * d : 3 * d + 3],
+                bool(input_forget),
+            )
+        )
+        for d in range(count)
+    ]
+    y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+    y_out, h_out, c_out = recurrent.outputs(y, states, 0, x.dtype, ctx.wanted)
+    return y_out, h_out, c_out
+
+
+def _quantizing(cell: Cell) -> Cell:
+    """The cell, with what it multiplies by its weights rounded to 8 bits."""
+
+    def project(x: Tensor) -> Tensor:
+        return cell.project(_rounded(x))
+
+    def step(gates: Tensor, states: States) -> States:
+        return cell.step(gates, (_rounded(states[0]), *states[1:]))
+
+    return Cell(project, step)
+
+
+def _rounded(x: Tensor) -> Tensor:
+    if x.numel() == 0:
+        return x
+    quantized, scale, zero_point = dynamic_quantize_linear(x)
+    return (quantized.to(x.dtype) - zero_point.to(x.dtype)) * scale
 
 
 def _dequantized(weight: Tensor, scale: Tensor, zero_point: Tensor, like: Tensor) -> Tensor:
