@@ -57,7 +57,7 @@ def storages(values: Iterable[Any]) -> set[int]:
 def own(
     results: Iterable[Any], constants: frozenset[int], fed: Iterable[Any], device: torch.device
 ) -> list[Any]:
-    """Give results memory of their own where they alias a feed, a weight or one another.
+    """Give results memory of their own, and no more than that, where they alias or overlap anything.
 
     Args:
         results: Values of the run.
@@ -76,9 +76,12 @@ def _owned(value: Any, constants: frozenset[int], taken: set[int], device: torch
     if isinstance(value, torch.Tensor):
         if value.device != device:
             return value.to(device)
-        pointer = value.untyped_storage().data_ptr()
+        storage = value.untyped_storage()
+        pointer = storage.data_ptr()
         shared = pointer in taken or pointer in constants
-        if (shared and value.numel()) or value.is_inference():
+        # A slice would hold all of the memory that it is a part of; an expanded tensor cannot be written to.
+        partial = storage.nbytes() != value.nbytes
+        if shared or partial or value.is_inference():
             return value.clone(memory_format=torch.contiguous_format)
         taken.add(pointer)
         return value
