@@ -130,37 +130,36 @@ def _convert(
     if isinstance(kind, OptionalType):
         return None if value is None else _convert(name, kind.item, value, device, symbols)
     if value is None:
-        raise _wrong(name, "None", describe(kind), "only an optional input may be None")
+        raise _wrong(name, "None", kind, "only an optional input may be None")
     if isinstance(kind, SequenceType):
         if not isinstance(value, (list, tuple)):
             got = type(value).__name__
-            raise _wrong(name, got, describe(kind), "feed a list or tuple of tensors")
+            raise _wrong(name, got, kind, "feed a list or tuple of tensors")
         return tuple(_convert(f"{name}[{i}]", kind.item, item, device, {}) for i, item in enumerate(value))
     if isinstance(kind, MapType):
-        raise _wrong(name, type(value).__name__, describe(kind), "map inputs are not supported")
+        raise _wrong(name, type(value).__name__, kind, "map inputs are not supported")
     if kind is None or kind.element is ElementType.UNDEFINED:
         return _as_tensor(name, value, None, "any tensor").to(device)
     if kind.element is ElementType.STRING:
         strings = _as_strings(name, value, describe(kind))
         _check_shape(name, tuple(strings.shape), kind, symbols)
         return strings
-    expected = describe(kind)
-    tensor = _as_tensor(name, value, kind.element, expected)
+    tensor = _as_tensor(name, value, kind.element, kind)
     dtype = kind.element.torch_dtype
     if tensor.dtype != dtype:
         raise _wrong(
             name,
             f"dtype {_short(tensor.dtype)}",
-            expected,
+            kind,
             f"convert it, with {_cast(value, dtype)} for example: a feed is never cast silently",
         )
     if tensor.layout != torch.strided or tensor.is_nested:
         got = "a nested tensor" if tensor.is_nested else f"a {tensor.layout} tensor"
-        raise _wrong(name, got, expected, "feed a dense tensor (.to_dense(), .to_padded_tensor(0))")
+        raise _wrong(name, got, kind, "feed a dense tensor (.to_dense(), .to_padded_tensor(0))")
     _check_shape(name, tuple(tensor.shape), kind, symbols)
     if tensor.device != device:
         if tensor.is_meta:
-            raise _wrong(name, "a meta tensor, which has no data", expected, "feed a real tensor")
+            raise _wrong(name, "a meta tensor, which has no data", kind, "feed a real tensor")
         tensor = tensor.to(device)
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
@@ -177,23 +176,23 @@ def _check_shape(
         raise _wrong(
             name,
             f"shape {list(shape)} of rank {len(shape)}",
-            describe(kind),
+            kind,
             f"the model expects rank {len(dims)}",
         )
     for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         if dim == size or dim is None:
             continue
         if isinstance(dim, int):
-            raise _wrong(
-                name, f"shape {list(shape)}", describe(kind), f"dim {axis} is {size} and must be {dim}"
-            )
+            raise _wrong(name, f"shape {list(shape)}", kind, f"dim {axis} is {size} and must be {dim}")
         bound, by = symbols.setdefault(dim, (size, f"{name!r} dim {axis}"))
         if bound != size:
             why = f"symbol {dim!r} is {size} here (dim {axis}) but {bound} in {by}"
             raise _wrong(name, f"shape {list(shape)}", describe_shape(dims), why)
 
 
-def _as_tensor(name: str, value: object, element: ElementType | None, expected: str) -> torch.Tensor:
+def _as_tensor(
+    name: str, value: object, element: ElementType | None, expected: ValueType | str
+) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return _plain(value)
     if isinstance(value, np.ndarray | np.generic):
@@ -227,7 +226,9 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if intercepts else tensor.as_subclass(torch.Tensor)
 
 
-def _from_python(name: str, value: Any, element: ElementType | None, expected: str) -> torch.Tensor:
+def _from_python(
+    name: str, value: Any, element: ElementType | None, expected: ValueType | str
+) -> torch.Tensor:
     leaf = value
     while isinstance(leaf, list | tuple) and leaf:
         leaf = leaf[0]
@@ -257,7 +258,9 @@ def _from_python(name: str, value: Any, element: ElementType | None, expected: s
         raise _wrong(name, f"a {type(value).__name__}", expected, str(error)) from error
 
 
-def from_numpy(name: str, array: np.ndarray[Any, Any], expected: str = "a tensor") -> torch.Tensor:
+def from_numpy(
+    name: str, array: np.ndarray[Any, Any], expected: ValueType | str = "a tensor"
+) -> torch.Tensor:
     """A numpy array as a tensor over the same memory where that is possible, bfloat16 and float8 included.
 
     Raises:
@@ -321,7 +324,8 @@ def _as_strings(name: str, value: object, expected: str) -> np.ndarray[Any, np.d
     return strings
 
 
-def _wrong(name: str, got: str, expected: str, why: str) -> InputError:
+def _wrong(name: str, got: str, wanted: ValueType | str | None, why: str) -> InputError:
+    expected = wanted if isinstance(wanted, str) else describe(wanted)
     return InputError(
         f"input {name!r}: got {got}, expected {expected}; {why}", name=name, got=got, expected=expected
     )
