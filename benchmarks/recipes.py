@@ -21,11 +21,12 @@ def feeds(model: Mapping[str, Any], sizes: Mapping[str, Any], seed: int = 0) -> 
     Args:
         model: a table of zoo.toml.
         sizes: one table of its `sizes`.
-        seed: another seed gives other values.
+        seed: another seed gives other values; a "seed" in `sizes` is added to it.
 
     Raises:
         KeyError: a shape names a size that `sizes` lacks, or the kind is unknown.
     """
+    seed += int(sizes.get("seed", 0))
     return {recipe["name"]: make(recipe, sizes, seed) for recipe in model["input"]}
 
 

@@ -39,7 +39,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        return self.name + "".join(f" {key}={value}" for key, value in self.sizes.items())
+        return title(self.name, self.sizes)
 
     @property
     def ratio(self) -> float | None:
@@ -117,23 +117,27 @@ def compare_model(model: Model, path: Path, *, threads: int, seconds: float, see
 
 
 HEADERS = ("model", "error", "load", "(ort)", "run", "(ort)", "ratio", "")
-WIDTHS = (47, 8, 8, 8, 13, 13, 6)
+WIDTHS = (8, 8, 8, 13, 13, 6)
 
 
-def line(cells: Sequence[str]) -> str:
+def title(name: str, sizes: Mapping[str, Any]) -> str:
+    return name + "".join(f" {key}={value}" for key, value in sizes.items())
+
+
+def line(cells: Sequence[str], wide: int) -> str:
     first, *rest = cells
-    columns = [cell.rjust(width) for cell, width in zip(rest, WIDTHS[1:], strict=False)]
-    return "  ".join([first.ljust(WIDTHS[0]), *columns, *rest[len(WIDTHS) - 1 :]]).rstrip()
+    columns = [cell.rjust(width) for cell, width in zip(rest, WIDTHS, strict=False)]
+    return "  ".join([first.ljust(wide), *columns, *rest[len(WIDTHS) :]]).rstrip()
 
 
-def as_line(row: Row) -> str:
+def as_line(row: Row, wide: int) -> str:
     error = f"{row.agreement.error:.1e}" if row.agreement.error < float("inf") else "-"
     verdict = "" if row.agreement.holds else "NO MATCH"
     if row.load is None or row.times is None:
-        return line((row.title, error, "-", "-", "-", "-", "-", verdict))
+        return line((row.title, error, "-", "-", "-", "-", "-", verdict), wide)
     loads = [f"{seconds * 1e3:.0f} ms" for seconds in row.load]
     runs = [harness.milliseconds(timing) for timing in row.times]
-    return line((row.title, error, *loads, *runs, f"{row.ratio:.2f}x", verdict))
+    return line((row.title, error, *loads, *runs, f"{row.ratio:.2f}x", verdict), wide)
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -141,15 +145,17 @@ def compare(args: argparse.Namespace) -> int:
 
     torch.set_num_threads(args.threads)
     rows: list[Row] = []
+    models = chosen(args.only)
+    wide = max(len(title(model["name"], sizes)) for model in models for sizes in model["sizes"])
     if not args.json:
-        print(line(HEADERS))
+        print(line(HEADERS, wide))
     with tempfile.TemporaryDirectory() as downloads:
-        for model in chosen(args.only):
+        for model in models:
             path = fetch.fetch(model, args.cache, Path(downloads))
             for row in compare_model(model, path, threads=args.threads, seconds=args.seconds, seed=args.seed):
                 rows.append(row)
                 if not args.json:
-                    print(as_line(row), flush=True)
+                    print(as_line(row, wide), flush=True)
             gc.collect()
     misses = [f"{row.title}: {row.agreement.reason}" for row in rows if not row.agreement.holds]
     text = f"\n{len(rows) - len(misses)} of {len(rows)} rows match onnxruntime"
