@@ -101,3 +101,14 @@ def division(folder: Path) -> str:
         {"a": (FLOAT, [2]), "b": (FLOAT, [2])},
         {"s": (FLOAT, [2])},
     )
+
+
+@pytest.fixture
+def words(folder: Path) -> str:
+    """same = Identity(w) on strings."""
+    return save(
+        "words.onnx",
+        [helper.make_node("Identity", ["w"], ["same"], name="copy")],
+        {"w": (STRING, [2])},
+        {"same": (STRING, [2])},
+    )

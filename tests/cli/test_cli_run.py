@@ -115,6 +115,29 @@ torch-ort-session: error: --dim 'batch' is not of the form SYMBOL=SIZE
     )
 
 
+def test_strings_are_not_made_up(command, words: str) -> None:
+    assert_expected_inline(
+        command("run", words, "--random").err,
+        """\
+torch-ort-session: error: input 'w' (string[2]) cannot be made at random; give --input for it
+""",
+    )
+
+
+def test_strings_come_from_files(command, words: str) -> None:
+    np.save("w.npy", np.array(["a", "bc"]))
+    outcome = command("run", words, "--input", "w=w.npy", "--output", ".")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert_expected_inline(
+        outcome.out,
+        """\
+words.onnx on cpu, N ms
+  same  string[2]  'a', 'bc'
+""",
+    )
+    assert np.load("same.npy").tolist() == ["a", "bc"]
+
+
 def test_an_unknown_device(command, dense: str) -> None:
     outcome = command("run", dense, "--random", "--device", "meta")
     assert outcome.code == 1

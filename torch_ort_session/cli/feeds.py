@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from torch_ort_session.cli.common import CommandError
+from torch_ort_session.ir.types import describe
 from torch_ort_session.session import Port
 
 Feed = dict[str, object]
@@ -91,7 +92,8 @@ def _dim(text: str) -> tuple[str, int]:
 
 def _random(port: Port, sizes: Mapping[str, int], generator: torch.Generator) -> object:
     if port.shape is None or port.dtype is None:
-        raise CommandError(f"input {port.name!r} ({port}) cannot be made at random; give --input for it")
+        kind = describe(port.type)
+        raise CommandError(f"input {port.name!r} ({kind}) cannot be made at random; give --input for it")
     shape = [dim if isinstance(dim, int) else sizes.get(dim or "", 1) for dim in port.shape]
     if port.dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(port.dtype)
