@@ -10,7 +10,7 @@ import torch
 
 @contextlib.contextmanager
 def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iterator[None]:
-    """No inference mode, no autocast, grad as asked; the caller's modes are back afterwards.
+    """No inference mode, autocast or default device, grad as asked; the caller's modes are back afterwards.
 
     Args:
         device: Where the run takes place; it is made current.
@@ -21,6 +21,9 @@ def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iter
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.set_grad_enabled(grad))
+        if torch._C._len_torch_function_stack():
+            # A default device of the caller's would take the host's small tensors away from it.
+            stack.enter_context(torch.device("cpu"))
         if torch.is_autocast_enabled(device.type):
             stack.enter_context(torch.autocast(device.type, enabled=False))
         if device.type == "cuda":

@@ -61,10 +61,11 @@ def tfidf_vectorizer(
         tokens, pool, _ = strings.codes([], X, strings.array(pool_strings))
     rows = tokens.reshape(-1, tokens.shape[-1])
     columns = torch.tensor(ngram_indexes, dtype=torch.int64, device=pool.device)
-    scale = torch.ones(len(ngram_indexes), device=pool.device)
+    scale = torch.ones(len(ngram_indexes), dtype=torch.float32, device=pool.device)
     if weights is not None and mode != "TF":
         scale = torch.tensor(weights, dtype=torch.float32, device=pool.device)
-    result = torch.zeros(rows.shape[0], max(ngram_indexes, default=-1) + 1, device=pool.device)
+    count = max(ngram_indexes, default=-1) + 1
+    result = torch.zeros(rows.shape[0], count, dtype=torch.float32, device=pool.device)
     bounds = [*ngram_counts, len(pool)]
     first = 0
     for length in range(1, len(ngram_counts) + 1):
@@ -82,7 +83,7 @@ def tfidf_vectorizer(
 def _counts(rows: Tensor, grams: Tensor, most_skips: int) -> Tensor:
     """float32 [rows, grams]: how often each n-gram appears in each row, over all skips."""
     count, length = grams.shape
-    total = torch.zeros(rows.shape[0], count + 1, device=rows.device)
+    total = torch.zeros(rows.shape[0], count + 1, dtype=torch.float32, device=rows.device)
     for step in range(1, most_skips + 2):
         windows = rows.shape[1] - (length - 1) * step
         if windows <= 0:

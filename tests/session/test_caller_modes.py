@@ -1,0 +1,76 @@
+"""No mode of the caller reaches a kernel: every operator gives the same result under each."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cases
+import pytest
+import torch
+from opcase import OpCase
+
+import torch_ort_session as tos
+
+
+def first_cases() -> dict[str, OpCase]:
+    """One case an operator."""
+    found: dict[str, OpCase] = {}
+    for info in pkgutil.iter_modules(cases.__path__):
+        for case in importlib.import_module(f"cases.{info.name}").CASES:
+            found.setdefault(f"{case.domain or 'ai.onnx'}::{case.op}", case)
+    return found
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+MODES: dict[str, Callable[[], Any]] = {
+    "default dtype": lambda: default_dtype(torch.float64),
+    "default device": lambda: torch.device("meta"),
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "grad": torch.enable_grad,
+}
+CASES = first_cases()
+
+
+def run(session: tos.Session, feeds: dict[str, Any]) -> list[Any]:
+    torch.manual_seed(0)
+    return session.run(None, feeds)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_do_not_depend_on_the_callers_modes(name: str) -> None:
+    case = CASES[name]
+    dtype, opset = case.variants()[0]
+    session = tos.load(case.model(dtype, opset))
+    feeds = case.feeds(dtype, 0)
+    expected = run(session, feeds)
+    for label, mode in MODES.items():
+        with mode():
+            results = run(session, feeds)
+        for got, want in zip(results, expected, strict=True):
+            same(got, want, label)
+
+
+def same(got: Any, want: Any, label: str) -> None:
+    assert type(got) is type(want), label
+    if isinstance(got, torch.Tensor):
+        assert (got.dtype, got.device, got.is_inference()) == (want.dtype, want.device, False), label
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True, msg=label)
+    elif isinstance(got, tuple):
+        for ours, theirs in zip(got, want, strict=True):
+            same(ours, theirs, label)
+    elif got is not None:
+        assert got.tolist() == want.tolist(), label
