@@ -6,7 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from torch_ort_session.errors import InputError
 from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
 from torch_ort_session.ir.load import load_model
-from torch_ort_session.ir.types import Dim, SequenceType, TensorType, ValueType, describe
+from torch_ort_session.ir.types import Dim, OptionalType, SequenceType, TensorType, ValueType, describe
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.lower import lower
@@ -39,14 +39,15 @@ class Port:
     Attributes:
         name: Its name.
         dtype: The torch dtype of its tensors (of a sequence's items); None for strings and unknown types.
-        shape: Its dims, symbolic ones as strings and unknown ones as None; None when the rank is unknown.
+        shape: Its dims, symbolic ones as strings and unknown ones as None; None when the rank is unknown,
+            and for a sequence.
         type: The full ONNX type.
     """
 
     name: str
     dtype: torch.dtype | None
     shape: tuple[Dim, ...] | None
-    type: ValueType | None
+    type: ValueType | None = field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.name}: {describe(self.type)}"
@@ -128,7 +129,7 @@ class Session:
             numpy object array for strings. Results share no memory with feeds, weights or one another.
 
         Raises:
-            InputError: A feed does not fit.
+            InputError: A feed does not fit, or a name is no text.
             ModelError: A name is no value of the model.
             KernelError: A kernel failed.
         """
@@ -139,6 +140,9 @@ class Session:
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
         if output_names is None:
             output_names = [info.name for info in self._model.graph.outputs]
+        for name in output_names:
+            if not isinstance(name, str) or not name:
+                raise InputError(f"output names are non-empty strings, not {name!r}", got=repr(name))
         return self._run(tuple(output_names), feed)
 
     def module(self, *, trainable: bool = False) -> SessionModule:
@@ -253,7 +257,11 @@ def load(
 
 
 def _device(device: str | torch.device | None) -> torch.device:
-    target = torch.get_default_device() if device is None else torch.device(device)
+    try:
+        target = torch.get_default_device() if device is None else torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        text = f"device {device!r} is not supported; use 'cpu' or 'cuda'"
+        raise InputError(text, name="device", got=repr(device)) from error
     if target.type == "cuda":
         if not torch.cuda.is_available():
             raise InputError(
@@ -276,10 +284,12 @@ def _device(device: str | torch.device | None) -> torch.device:
 
 def _port(info: ValueInfo) -> Port:
     kind = info.type
-    while isinstance(kind, SequenceType):
+    one = True
+    while isinstance(kind, SequenceType | OptionalType):
+        one = one and isinstance(kind, OptionalType)
         kind = kind.item
     if isinstance(kind, TensorType):
-        shape = kind.shape if isinstance(info.type, TensorType) else None
+        shape = kind.shape if one else None
         return Port(info.name, kind.element.torch_dtype, shape, info.type)
     return Port(info.name, None, None, info.type)
 
