@@ -1,0 +1,63 @@
+"""Dropout in training mode."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+import torch
+from expecttest import assert_expected_inline
+from onnx import helper
+
+import torch_ort_session
+
+
+def session(opset: int = 22, inputs: int = 3, **attributes: float) -> torch_ort_session.Session:
+    names = ["x", "ratio", "training"][:inputs]
+    node = helper.make_node("Dropout", names, ["y", "mask"], **attributes)
+    kinds = {"x": onnx.TensorProto.FLOAT, "ratio": onnx.TensorProto.FLOAT, "training": onnx.TensorProto.BOOL}
+    infos = [helper.make_tensor_value_info(n, kinds[n], ["n"] if n == "x" else []) for n in names]
+    graph = helper.make_graph([node], "g", infos, [onnx.ValueInfoProto(name=n) for n in ("y", "mask")])
+    opsets = [helper.make_opsetid("", opset)]
+    return torch_ort_session.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+def dropped(made: torch_ort_session.Session, ratio: float = 0.25) -> tuple[torch.Tensor, torch.Tensor]:
+    y, mask = made.run(None, {"x": torch.ones(20_000), "ratio": ratio, "training": True})
+    return y, mask
+
+
+def test_about_the_ratio_is_dropped_and_the_rest_scaled() -> None:
+    y, mask = dropped(session(seed=7))
+    assert mask.dtype is torch.bool
+    assert mask.float().mean().item() == pytest.approx(0.75, abs=0.02)
+    torch.testing.assert_close(y, mask / 0.75)
+
+
+def test_a_seed_repeats_and_no_seed_does_not() -> None:
+    assert torch.equal(dropped(session(seed=7))[1], dropped(session(seed=7))[1])
+    assert not torch.equal(dropped(session(seed=7))[1], dropped(session(seed=8))[1])
+    unseeded = session()
+    assert not torch.equal(dropped(unseeded)[1], dropped(unseeded)[1])
+
+
+def test_torch_manual_seed_governs_a_node_without_one() -> None:
+    made = session()
+    torch.manual_seed(3)
+    first = dropped(made)[1]
+    torch.manual_seed(3)
+    assert torch.equal(dropped(made)[1], first)
+
+
+def test_the_first_revisions_train_unless_told() -> None:
+    y, mask = session(opset=6, inputs=1, ratio=0.5).run(None, {"x": torch.ones(2_000)})
+    assert mask.dtype is torch.float32
+    assert mask.mean().item() == pytest.approx(0.5, abs=0.1)
+    torch.testing.assert_close(y, mask * 2)
+
+
+def test_a_ratio_is_a_probability() -> None:
+    with pytest.raises(torch_ort_session.KernelError) as error:
+        dropped(session(), 1.5)
+    assert_expected_inline(
+        str(error.value.__cause__), """The ratio of dropped elements is a probability, not 1.5."""
+    )
