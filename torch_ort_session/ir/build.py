@@ -254,10 +254,10 @@ def _check(node: Node, kinds: Mapping[str, int], opset: int, place: str) -> None
             raise ModelError(
                 f"{node.qualified} needs the attribute {key!r}: the file is damaged", place=place
             )
-        if kind is not None and kind != wanted_kind:
+        if kind not in (None, _ANY_KIND, wanted_kind):
             name_of = onnx.AttributeProto.AttributeType.Name
             raise ModelError(
-                f"the attribute {key!r} of {node.qualified} is {name_of(kind).lower()}, "
+                f"the attribute {key!r} of {node.qualified} is {name_of(kind or 0).lower()}, "
                 f"it must be {name_of(wanted_kind).lower()}",
                 place=place,
             )
@@ -280,6 +280,8 @@ _FIELDS: dict[int, str] = {
     _KINDS.SPARSE_TENSORS: "sparse_tensors",
     _KINDS.TYPE_PROTOS: "type_protos",
 }
+# A reference to an attribute of a function need not say its kind.
+_ANY_KIND = -1
 _SINGLE = frozenset({"f", "i", "s", "t", "g", "sparse_tensor", "tp"})
 _MESSAGES = frozenset({"t", "g", "sparse_tensor", "tp"})
 
@@ -288,6 +290,8 @@ def kind_of(proto: onnx.AttributeProto) -> int:
     """The kind of an attribute; files of IR version 1 do not say it, then it is that of the field in use."""
     if proto.type:
         return int(proto.type)
+    if proto.ref_attr_name:
+        return _ANY_KIND
     for kind, name in _FIELDS.items():
         if proto.HasField(name) if name in _SINGLE else len(getattr(proto, name)):
             return kind

@@ -247,12 +247,12 @@ def _instantiate(node: Node, template: Template, expansion: _Expansion, place: s
     names.update(zip(template.inputs, node.inputs, strict=False))
     copies: list[tuple[str, str]] = []
     for formal, actual in zip(template.outputs, node.outputs, strict=False):
+        if not actual:
+            continue
         if formal not in made and formal not in template.inputs:
             raise ModelError(
                 f"the output {formal!r} of the function {template.name} is never made", place=place
             )
-        if not actual:
-            continue
         if formal in names:
             # An input handed through, or one value listed as two outputs.
             copies.append((formal, actual))
@@ -356,7 +356,12 @@ def expand_schema_function(
     place = f"function of {node.qualified}"
     scope = Scope(
         place=place,
-        opsets={node.domain: body.opset, **imports(body.function.opset_import, 0, place)},
+        # Bodies of operators that are not in ai.onnx do not always say which opset of it they use.
+        opsets={
+            "": schema.newest_opset() or 1,
+            node.domain: body.opset,
+            **imports(body.function.opset_import, 0, place),
+        },
         storage=Storage(Limits()),
         in_function=True,
     )

@@ -60,6 +60,10 @@ _CONSTANTS: dict[str, ElementType] = {
     "value_ints": ElementType.INT64,
     "value_string": ElementType.STRING,
     "value_strings": ElementType.STRING,
+    # Of ai.onnx.ml::LabelEncoder.
+    "values_floats": ElementType.FLOAT,
+    "values_int64s": ElementType.INT64,
+    "values_strings": ElementType.STRING,
 }
 
 
@@ -163,7 +167,7 @@ def _apply(
 def _from_attribute(node: Node, attribute: str) -> ElementType | None:
     if attribute == "value":
         for name, value in node.attributes.items():
-            if isinstance(value, Weight):
+            if isinstance(value, Weight) and name.startswith(("value", "sparse_value")):
                 return value.element
             if name in _CONSTANTS:
                 return _CONSTANTS[name]
@@ -185,7 +189,7 @@ def _rules(op: str, domain: str, since: int) -> tuple[_Rule, ...]:
         return ()
     names = {name for name, _ in found.attributes}
     attribute = next((name for name in _CODES if name in names), "")
-    if op in ("Constant", "ConstantOfShape"):
+    if op in ("Constant", "ConstantOfShape", "LabelEncoder"):
         attribute = "value"
     allowed = dict(found.types)
     rules = []

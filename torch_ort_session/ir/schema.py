@@ -198,9 +198,13 @@ def function_body(
     if schema.function_opset_versions:
         data = schema.get_function_with_opset_version(version)
     else:
-        data = schema.get_context_dependent_function_with_opset_version(
-            version, node.SerializeToString(), [item.SerializeToString() for item in types]
-        )
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), [item.SerializeToString() for item in types]
+            )
+        except (RuntimeError, ValueError):
+            # The builder of a body complains of types that it needs and does not get.
+            return None
     function = onnx.FunctionProto.FromString(data)
     if not function.node:
         return None

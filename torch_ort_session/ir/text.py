@@ -13,7 +13,7 @@ from torch_ort_session.ir.graph import AttributeValue, Graph, Node, Weight
 from torch_ort_session.ir.types import describe, describe_shape
 
 _SHOWN_VALUES = 8
-_SHOWN_TEXT = 60
+_SHOWN_TEXT = 30
 
 
 def dump(graph: Graph) -> str:
