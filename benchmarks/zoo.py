@@ -2,7 +2,8 @@
 
 `compare` runs every model of zoo.toml on the inputs of its recipe, on each of its sizes, and prints how far
 the outputs are from onnxruntime's, how long loading takes and how long a run takes (interleaved; median and
-interquartile range). `--check` exits with 1 and names the rows that do not match.
+interquartile range). Rows that end in "each node" give the worst node instead, see zoo.toml. `--check` exits
+with 1 and names the rows that do not match.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import agreement
 import fetch
 import harness
+import nodewise
 import recipes
 
 Model = Mapping[str, Any]
@@ -37,6 +39,7 @@ class Row:
     agreement: agreement.Agreement
     load: tuple[float, float] | None = None
     times: tuple[harness.Timing, harness.Timing] | None = None
+    compared: str = "outputs"
 
     @property
     def title(self) -> str:
@@ -51,6 +54,7 @@ class Row:
             "model": self.name,
             "sizes": dict(self.sizes),
             "tolerance": self.tolerance,
+            "compared": self.compared,
             # JSON has no infinity.
             "error": self.agreement.error if self.agreement.error < float("inf") else None,
             "differing": self.agreement.differing,
@@ -113,8 +117,12 @@ def compare_model(model: Model, path: Path, *, threads: int, seconds: float, see
             least=3,
             warmup=1,
         )
-        found = agreement.compare(names, got, expected, tolerance)
-        yield Row(model["name"], sizes, tolerance, found, load, (timed["ours"], timed["theirs"]))
+        if model.get("compare") == "nodes":
+            found = nodewise.summarise(nodewise.compare(path, arrays, tolerance))
+        else:
+            found = agreement.compare(names, got, expected, tolerance)
+        times = (timed["ours"], timed["theirs"])
+        yield Row(model["name"], sizes, tolerance, found, load, times, model.get("compare", "outputs"))
 
 
 HEADERS = ("model", "error", "load", "(ort)", "run", "(ort)", "ratio", "")
@@ -133,7 +141,7 @@ def line(cells: Sequence[str], wide: int) -> str:
 
 def as_line(row: Row, wide: int) -> str:
     error = f"{row.agreement.error:.1e}" if row.agreement.error < float("inf") else "-"
-    verdict = "" if row.agreement.holds else "NO MATCH"
+    verdict = "NO MATCH" if not row.agreement.holds else "each node" if row.compared == "nodes" else ""
     if row.load is None or row.times is None:
         return line((row.title, error, "-", "-", "-", "-", "-", verdict), wide)
     loads = [f"{seconds * 1e3:.0f} ms" for seconds in row.load]
