@@ -50,7 +50,7 @@ class Validation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class KernelContext:
     """What a kernel may ask for beyond its schema.
 

@@ -89,3 +89,17 @@ def codes(known: Iterable[str], *texts: Strings) -> tuple[Any, ...]:
 def filled(texts: Strings) -> torch.Tensor:
     """Which strings are not empty, as a bool tensor."""
     return torch.from_numpy((texts != "").astype(np.bool_))
+
+
+def pick(known: Iterable[str], index: torch.Tensor) -> Strings:
+    """``known[index]`` for every element of an int64 tensor."""
+    places = index.reshape(-1).cpu().numpy()
+    return array(known).take(places).reshape(tuple(index.shape))
+
+
+def find(known: Iterable[str], texts: Strings) -> torch.Tensor:
+    """int64, where each string stands in ``known`` (the last place of several); -1 where it does not."""
+    table = {text: place for place, text in enumerate(known)}
+    return torch.tensor([table.get(text, -1) for text in flat(texts)], dtype=torch.int64).reshape(
+        tuple(texts.shape)
+    )

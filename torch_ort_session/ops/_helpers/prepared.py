@@ -1,0 +1,27 @@
+"""What a kernel makes of its attributes once, and keeps as long as its step lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from torch_ort_session.ops.kernel import KernelContext
+
+_R = TypeVar("_R")
+
+# A context belongs to one step of one session, so what is kept goes when the session goes.
+_MADE: WeakKeyDictionary[KernelContext, Any] = WeakKeyDictionary()
+
+
+def prepared(ctx: KernelContext, make: Callable[[], _R]) -> _R:
+    """What ``make`` returned for this step; it is called on first use.
+
+    Args:
+        ctx: The context of the step.
+        make: Makes a record of tensors on the context's device from attributes alone.
+    """
+    found = _MADE.get(ctx)
+    if found is None:
+        found = _MADE.setdefault(ctx, make())
+    return cast(_R, found)
