@@ -28,9 +28,7 @@ def test_dump():
         name="n",
         t="a" * 31,
     )
-    more = make_node(
-        "More", ["x"], ["m"], domain="other", ratio=1 / 3, names=["a", "b"], kind=kind, k=floats("k", 1, 2)
-    )
+    more = make_node("More", ["x"], ["m"], domain="other", ratio=1 / 3, names=["a"], kind=kind)
     last = make_node("Last", ["x"], ["l"], domain="other", i=list(range(9)), k=floats("k", 1, 2))
     thing.attribute.append(AttributeProto(name="none", type=AttributeProto.INTS))
     weights = [
@@ -64,7 +62,7 @@ graph main(%x: float32[2], %s: sequence(float32[2, ?, n])) -> (%y: float32[2], %
   %z = weight complex64[1] ((1+2j))
   %nothing = weight float32[0, 4]
   %t, _, %u = other::Thing(%x, _, %s) {t='aaaaaaaaaaaaaaaaaaaaaaaaaaa...', none=[]}  # n
-  %m = other::More(%x) {k=float32[2] (1, 2), kind=sequence(float32[2, ?, n]), names=['a', 'b'], ratio=0.333333}  # More_1
+  %m = other::More(%x) {kind=sequence(float32[2, ?, n]), names=['a'], ratio=0.333333}  # More_1
   %l = other::Last(%x) {i=[0, 1, 2, 3, 4, 5, 6, 7, ... 9 in all], k=float32[2] (1, 2)}  # Last_2
   %y, %n = ai.onnx::Loop(_, %flag, %x) {body=<step>}  # Loop_3
     body step(%i: int64[], %c: bool[], %v: float32[2]) -> (%d: bool[], %v: float32[2], %j: int64[]) {
