@@ -114,6 +114,7 @@ CASES: tuple[OpCase, ...] = (
     OpCase("PRelu", [t(2, 3), t(1)], id="shared"),
     OpCase("PRelu", [t(2, 2), t(2)], id="square"),
     OpCase("PRelu", [t(), t()], id="scalar"),
+    OpCase("PRelu", [t(4), t()], id="scalar_slope"),
     OpCase("PRelu", [t(0, 3, 4), t(3, 1)], id="empty"),
     OpCase("PRelu", [t(2, 3), t(3)], dtypes=("int32", "int64", "uint32", "uint64"), id="integers"),
     OpCase(

@@ -12,10 +12,9 @@ from expecttest import assert_expected_inline
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers import strings
 from torch_ort_session.ops.kernel import KernelContext
-from torch_ort_session.ops.onnx import clip, cumulative, loss, reduce, reduce_attribute, softmax
-from torch_ort_session.ops.onnx.activation import swiglu
+from torch_ort_session.ops.onnx import activation, clip, cumulative, loss, reduce, reduce_attribute, softmax
 from torch_ort_session.ops.onnx.compare import equal_with_strings
-from torch_ort_session.ops.onnx.unary import log
+from torch_ort_session.ops.onnx.unary import exp, log
 from torch_ort_session.ops.onnx.variadic import mean, sum_
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -50,6 +49,27 @@ def test_half_reductions_round_once(
 ) -> None:
     x = (torch.rand(8, 1000, generator=torch.Generator().manual_seed(1)) + 0.5).to(dtype)
     assert worst(kernel(x, [1], keepdims=0), exact(x.double())) < 0.6
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        exp,
+        activation.tanh,
+        activation.selu,
+        activation.hard_sigmoid,
+        activation.softsign,
+        lambda x: activation.swish(x, alpha=1.5),
+        lambda x: activation.swiglu(x, x),
+        lambda x: softmax.log_softmax(x, axis=0),
+        lambda x: cumulative.cumsum(x, 0),
+        lambda x: reduce.reduce_prod(x[:9], [0]),
+    ],
+)
+def test_half_formulas_round_once(kernel: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> None:
+    x = (torch.rand(60, 50, generator=torch.Generator().manual_seed(1)) + 0.125).to(dtype)
+    assert worst(kernel(x), kernel(x.double())) < 0.6
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -114,7 +134,7 @@ def test_what_does_not_fit_is_said() -> None:
         softmax.softmax_of_matrix(torch.zeros(2, 3), axis=3)
     assert_expected_inline(str(axis.value), """axis 3 is outside of an input of 2 dims.""")
     with pytest.raises(ValueError) as shapes:
-        swiglu(torch.zeros(2), torch.zeros(1))
+        activation.swiglu(torch.zeros(2), torch.zeros(1))
     assert_expected_inline(str(shapes.value), """SwiGLU takes inputs of one shape, not (2,) and (1,).""")
     with pytest.raises(ValueError) as kinds:
         equal_with_strings(torch.zeros(2), strings.array(["a"]), ctx=CONTEXT)

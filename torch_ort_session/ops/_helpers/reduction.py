@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.widen import (
+    HALF,
     UNSIGNED,
     divide_truncating,
     ordered,
@@ -63,6 +64,8 @@ def mean(x: Tensor, dims: list[int], keep: bool) -> Tensor:
 
 def product(x: Tensor, dims: list[int], keep: bool) -> Tensor:
     """Product; integers wrap."""
+    if x.dtype in HALF:
+        return product(x.to(torch.float32), dims, keep).to(x.dtype)
     result = same_bits(x)
     for dim in sorted({dim % x.ndim for dim in dims}, reverse=True):
         result = torch.prod(result, dim, keep, dtype=result.dtype)

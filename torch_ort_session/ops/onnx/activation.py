@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import UNSIGNED, deliver, to_float
+from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, deliver, to_float
 from torch_ort_session.ops.kernel import kernel
 
 _SIXTH = 0.1666666716337204
@@ -52,7 +52,7 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
     """
     if x.dtype in UNSIGNED:
         return x.clone()
-    per_channel = slope.ndim == x.ndim - 1 and slope.numel() == slope.shape[0] == x.shape[1]
+    per_channel = 1 <= slope.ndim == x.ndim - 1 and slope.numel() == slope.shape[0] == x.shape[1]
     if per_channel and x.dtype.is_floating_point:
         return F.prelu(x, slope.reshape(-1))
     return torch.where(x < 0, slope * x, x)
@@ -75,6 +75,8 @@ def elu(x: Tensor, *, alpha: float = 1.0, consumed_inputs: list[int] | None = No
 @kernel("Selu", since=(6, 22))
 def selu(x: Tensor, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323) -> Tensor:
     """``gamma`` times :func:`elu`."""
+    if x.dtype in HALF:
+        return (gamma * F.elu(to_float(x), alpha)).to(x.dtype)
     return gamma * F.elu(x, alpha)
 
 
@@ -87,7 +89,7 @@ def selu_v1(
     consumed_inputs: list[int] | None = None,
 ) -> Tensor:
     """As :func:`selu`, with coarser defaults."""
-    return gamma * F.elu(x, alpha)
+    return selu(x, alpha=alpha, gamma=gamma)
 
 
 @kernel("Celu", since=(12, 28))
@@ -108,6 +110,8 @@ def hard_sigmoid(
     """``alpha * x + beta``, held in [0, 1]."""
     if alpha == _SIXTH and beta == 0.5:
         return deliver(F.hardsigmoid(x), out)
+    if x.dtype in HALF:
+        return deliver(torch.clamp(alpha * to_float(x) + beta, 0.0, 1.0).to(x.dtype), out)
     return torch.clamp(alpha * x + beta, 0.0, 1.0, out=out)
 
 
@@ -133,6 +137,8 @@ def softplus(x: Tensor) -> Tensor:
 @kernel("Softsign", since=(1, 22))
 def softsign(x: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
+    if x.dtype in HALF:
+        return F.softsign(to_float(x)).to(x.dtype)
     return F.softsign(x)
 
 
@@ -187,4 +193,6 @@ def swiglu(a: Tensor, b: Tensor, *, alpha: float = 1.0) -> Tensor:
     """
     if a.shape != b.shape:
         raise ValueError(f"SwiGLU takes inputs of one shape, not {tuple(a.shape)} and {tuple(b.shape)}.")
+    if a.dtype in HALF:
+        return (swish(to_float(a), alpha=alpha) * b).to(a.dtype)
     return swish(a, alpha=alpha) * b
