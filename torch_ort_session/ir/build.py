@@ -40,7 +40,7 @@ class Scope:
         functions: Model-local functions, which need no schema.
         in_function: Whether attributes may refer to those of a function.
         depth: Bodies around it.
-        node_names: Names of nodes that are taken.
+        node_names: Names of nodes that are taken (see ``unused``).
         tick: Called with the number of nodes and weights that were read.
     """
 
@@ -50,7 +50,7 @@ class Scope:
     functions: frozenset[FunctionKey] = frozenset()
     in_function: bool = False
     depth: int = 0
-    node_names: set[str] = field(default_factory=set)
+    node_names: dict[str, int] = field(default_factory=dict)
     tick: Callable[[int], None] = lambda count: None
 
     def at(self, part: str) -> str:
@@ -151,8 +151,13 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
         ModelError: It is malformed, or breaks its operator's schema in arity, attributes or their types.
     """
     scope.tick(1)
+    limit = scope.storage.limits.nodes
+    if len(scope.node_names) >= limit:
+        raise ModelError(
+            f"there are more than {limit} nodes: pass Limits(nodes=...) to raise the limit", place=scope.place
+        )
     op = string(proto.op_type, scope.at(f"node {index}"))
-    name = _unused(string(proto.name, scope.at(f"node {index}")) or f"{op}_{index}", scope.node_names)
+    name = unused(string(proto.name, scope.at(f"node {index}")) or f"{op}_{index}", scope.node_names)
     place = scope.at(f"node {name!r}")
     if not op:
         raise ModelError("the node has no operator: the file is damaged", place=place)
@@ -188,12 +193,19 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
     return replace(node, since=_revision(node, opset))
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    unique, count = name, 0
+def unused(name: str, taken: dict[str, int]) -> str:
+    """The name, or else the name with the next number that makes it unique; it is then taken.
+
+    Args:
+        name: The wanted name.
+        taken: Names that are taken, with the last number tried for each: many equal names must not cost a
+            search each.
+    """
+    unique = name
     while unique in taken:
-        count += 1
-        unique = f"{name}_{count}"
-    taken.add(unique)
+        taken[name] += 1
+        unique = f"{name}_{taken[name]}"
+    taken[unique] = 0
     return unique
 
 

@@ -27,14 +27,22 @@ def text(raw: bytes | str) -> str:
     return raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
 
 
+# Generated names reach some thousands of characters.
+_LONGEST_NAME = 1 << 16
+
+
 def string(raw: str | bytes, place: str) -> str:
     """A name of the model.
 
     Raises:
-        ModelError: It is not UTF-8 (the parser then hands out bytes), or holds a NUL character.
+        ModelError: It is not UTF-8 (the parser then hands out bytes), absurdly long, or holds a NUL character.
     """
     if isinstance(raw, bytes):
         raise ModelError(f"the name {raw[:40]!r} is not UTF-8: the file is damaged", place=place)
+    if len(raw) > _LONGEST_NAME:
+        raise ModelError(
+            f"the name {raw[:40]!r}... has {len(raw)} characters: the file is damaged", place=place
+        )
     if "\0" in raw:
         raise ModelError(f"the name {raw[:40]!r} holds a NUL character: the file is damaged", place=place)
     return raw

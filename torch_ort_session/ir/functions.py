@@ -20,6 +20,7 @@ from torch_ort_session.ir.build import (
     build_node,
     imports,
     kind_of,
+    unused,
 )
 from torch_ort_session.ir.convert import string
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node, ValueInfo
@@ -53,8 +54,8 @@ class _Expansion:
     """Functions by key, and the names that are taken."""
 
     templates: Mapping[FunctionKey, Template] = field(default_factory=dict)
-    values: set[str] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
+    values: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
 
     def find(self, node: Node) -> Template | None:
         return self.templates.get((node.domain, node.op, node.overload))
@@ -104,7 +105,7 @@ def templates(protos: Sequence[onnx.FunctionProto], scope: Scope) -> Mapping[Fun
         if key in found:
             raise ModelError("two functions have this domain, name and overload: rename one", place=place)
         opsets = {**scope.opsets, **imports(proto.opset_import, 0, place)}
-        inside = replace(scope, place=place, opsets=opsets, in_function=True, node_names=set())
+        inside = replace(scope, place=place, opsets=opsets, in_function=True, node_names={})
         found[key] = _template(proto, shown, inside)
     return found
 
@@ -143,7 +144,9 @@ def expand_functions(graph: Graph, found: Mapping[FunctionKey, Template], limits
         ModelError: Functions call each other in a circle or too deep, a call does not fit its function, or
             the expanded graph has too many nodes.
     """
-    expansion = _Expansion(found, set(_value_names(graph)), {node.name for node in graph.all_nodes()})
+    expansion = _Expansion(
+        found, dict.fromkeys(_value_names(graph), 0), {node.name: 0 for node in graph.all_nodes()}
+    )
     sizes: dict[FunctionKey, int] = {}
     total = _size(graph.nodes, expansion, sizes, (), limits)
     if total > limits.nodes:
@@ -259,26 +262,17 @@ def _instantiate(node: Node, template: Template, expansion: _Expansion, place: s
         else:
             names[formal] = actual
     for value in sorted(made - names.keys()):
-        names[value] = _unused(prefix + value, expansion.values)
+        names[value] = unused(prefix + value, expansion.values)
     call = _Call(place, prefix, names, {**template.defaults, **node.attributes})
     for inner in template.nodes:
         renamed = _renamed(inner, call, expansion)
         _expand_node(renamed, expansion, f"{place} / node {inner.name!r}", out)
     for formal, actual in copies:
-        name = _unused(f"{prefix}{formal}_copy", expansion.nodes)
+        name = unused(f"{prefix}{formal}_copy", expansion.nodes)
         out.append(Node(name, "Identity", "", _IDENTITY, (names[formal],), (actual,)))
 
 
 _IDENTITY = schema.revisions("Identity")[-1]
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    unique, count = name, 0
-    while unique in taken:
-        count += 1
-        unique = f"{name}_{count}"
-    taken.add(unique)
-    return unique
 
 
 def _renamed(node: Node, call: _Call, expansion: _Expansion) -> Node:
@@ -297,7 +291,7 @@ def _renamed(node: Node, call: _Call, expansion: _Expansion) -> Node:
             attributes[key] = value
     return replace(
         node,
-        name=_unused(call.prefix + node.name, expansion.nodes),
+        name=unused(call.prefix + node.name, expansion.nodes),
         inputs=tuple(_name(value, call, node) for value in node.inputs),
         outputs=tuple(_name(value, call, node) for value in node.outputs),
         attributes=attributes,
@@ -319,7 +313,7 @@ def _renamed_graph(graph: Graph, call: _Call, expansion: _Expansion) -> Graph:
     local += [value for node in graph.nodes for value in node.outputs if value]
     names = dict(call.names)
     for value in dict.fromkeys(local):
-        names[value] = _unused(call.prefix + value, expansion.values)
+        names[value] = unused(call.prefix + value, expansion.values)
     inner = replace(call, names=names)
 
     def info_of(info: ValueInfo) -> ValueInfo:
@@ -371,7 +365,7 @@ def expand_schema_function(
         defaults={item.name: build_attribute(item, kind_of(item), plain) for item in body.defaults},
     )
     out: list[Node] = []
-    expansion = _Expansion(values={*node.inputs, *node.outputs})
+    expansion = _Expansion(values=dict.fromkeys((*node.inputs, *node.outputs), 0))
     _instantiate(node, template, expansion, f"node {node.name!r}", out)
     return tuple(out)
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.build import Scope, build_graph, imports
-from torch_ort_session.ir.convert import string
+from torch_ort_session.ir.convert import text
 from torch_ort_session.ir.functions import expand_functions, function_key, templates
 from torch_ort_session.ir.graph import Model
 from torch_ort_session.ir.limits import Limits
@@ -84,21 +84,13 @@ def _model(parsed: Parsed, progress: Progress | None) -> Model:
     graph = build_graph(proto.graph, scope)
     place = f"graph {graph.name!r}"
     graph = ordered(expand_functions(graph, found, limits), place)
-    metadata = {string(item.key, "metadata"): string(item.value, "metadata") for item in proto.metadata_props}
+    metadata = {text(item.key): text(item.value) for item in proto.metadata_props}
     _log.debug("loaded %s: %d nodes, %d weights", parsed.name, len(graph.nodes), len(graph.initializers))
     return Model(
         graph=graph,
         opsets=opsets,
         ir_version=proto.ir_version,
-        producer=" ".join(
-            filter(
-                None,
-                (
-                    string(proto.producer_name, "producer_name"),
-                    string(proto.producer_version, "producer_version"),
-                ),
-            )
-        ),
+        producer=f"{text(proto.producer_name)} {text(proto.producer_version)}".strip(),
         metadata=metadata,
         source=parsed.name,
     )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node
 
-_SUGGEST_BELOW = 5000
+_COMPARED = 1000
 
 
 def ordered(graph: Graph, place: str, outer: tuple[frozenset[str], ...] = ()) -> Graph:
@@ -163,5 +163,7 @@ def _circle(waits: list[set[int]], stuck: set[int]) -> list[int]:
 
 
 def _near(name: str, names: frozenset[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.8) if len(names) < _SUGGEST_BELOW else []
+    # The comparison takes time that grows with the square of the length.
+    similar = sorted(item for item in names if abs(len(item) - len(name)) <= 2) if len(name) < 80 else []
+    close = difflib.get_close_matches(name, similar[:_COMPARED], n=1, cutoff=0.8)
     return f"; did you mean {close[0]!r}?" if close else ": the file is damaged"
