@@ -57,10 +57,7 @@ def dft_17(
 
 def _transform(x: Tensor, length: int | None, axis: int, inverse: bool, onesided: bool) -> Tensor:
     dtype = x.dtype
-    if inverse:
-        # What a forward transform spread cancels out again only as far as the precision goes.
-        x = x.to(torch.float64)
-    elif dtype in (torch.float16, torch.bfloat16):
+    if dtype in (torch.float16, torch.bfloat16):
         x = x.to(torch.float32)
     signal = x[..., 0] if x.shape[-1] == 1 else torch.complex(x[..., 0], x[..., 1])
     if inverse and onesided:
