@@ -16,7 +16,7 @@ def clipped(x, *bounds, min=None, max=None, consumed_inputs=None):
 
 
 CASES: tuple[OpCase, ...] = (
-    OpCase("Clip", [t(3, 4, low=-9, high=9), const(-3), const(4)], dtypes=NUMBERS, grad=False),
+    OpCase("Clip", [t(3, 4, low=-9, high=9), const(-3), const(4)], dtypes=NUMBERS),
     OpCase("Clip", [t(3, 4, low=0, high=9), const(2), const(6)], dtypes=UNSIGNED, id="unsigned"),
     OpCase(
         "Clip",
@@ -39,6 +39,7 @@ CASES: tuple[OpCase, ...] = (
         {"min": -2.0, "max": 3.0},
         opsets=(1, 6),
         oracle=clipped,
+        grad=True,
         id="attributes",
     ),
     OpCase(

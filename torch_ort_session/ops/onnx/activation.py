@@ -112,6 +112,9 @@ def hard_sigmoid(
         return deliver(F.hardsigmoid(x), out)
     if x.dtype in HALF:
         return deliver(torch.clamp(alpha * to_float(x) + beta, 0.0, 1.0).to(x.dtype), out)
+    if beta == 0.5:
+        # torch's function has the slope 1/6; two calls are a third of the time of three.
+        return deliver(F.hardsigmoid(x * (6.0 * alpha)), out)
     return torch.clamp(alpha * x + beta, 0.0, 1.0, out=out)
 
 

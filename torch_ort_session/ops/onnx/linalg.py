@@ -12,13 +12,16 @@ from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, with_bits
 from torch_ort_session.ops.kernel import kernel
 
 
-@kernel("Einsum", since=(12, 28))
+@kernel("Einsum", since=(12, 28), view_of="xs")
 def einsum(*xs: Tensor, equation: str) -> Tensor:
     """Sum of products over named dims; integers wrap.
 
     Args:
         *xs: Numbers of one dtype.
         equation: Terms such as ``"bij,bjk->bik"``; ``...`` stands for any dims in front.
+
+    Returns:
+        A tensor of that dtype; one that only reorders or picks the diagonal is a view.
 
     Raises:
         RuntimeError: The equation is malformed or does not fit the shapes.
