@@ -25,11 +25,11 @@ CASES: tuple[OpCase, ...] = (
     ),
     OpCase("TopK", [const([[1, NAN, 2, NAN]]), K3], outputs=2, id="nan"),
     OpCase("TopK", [const([[1, NAN, 2, NAN]]), K3], {"largest": 0}, outputs=2, id="nan_smallest"),
-    OpCase("TopK", [t(3, 1000), K3], outputs=2, dtypes=WIDE, id="long"),
-    OpCase("TopK", [t(1000, 2), K3], {"axis": 0, "largest": 0}, outputs=2, dtypes=WIDE, id="long_smallest"),
+    OpCase("TopK", [t(3, 1100), K3], outputs=2, dtypes=WIDE, id="long"),
+    OpCase("TopK", [t(1100, 2), K3], {"axis": 0, "largest": 0}, outputs=2, dtypes=WIDE, id="long_smallest"),
     OpCase(
         "TopK",
-        [const([[0.0, -0.0, NAN, -1.0] * 200]), const([90], "int64")],
+        [const([[0.0, -0.0, NAN, -1.0] * 300]), const([90], "int64")],
         outputs=2,
         opsets=(11, 24),
         id="long_zeros",
@@ -38,4 +38,12 @@ CASES: tuple[OpCase, ...] = (
         "TopK", [t(2, 2000), K3], {"axis": -1}, outputs=2, dtypes=("float64",), grad=False, id="long_double"
     ),
     OpCase("TopK", [t(4, 6)], {"k": 2, "axis": 0}, outputs=2, opset=1, id="attribute"),
+    OpCase(
+        "TopK",
+        [const([[-(2**31), 2**31 - 1, -(2**31)] * 400], "int32"), const([140], "int64")],
+        {"largest": 0},
+        outputs=2,
+        id="long_extremes",
+    ),
+    OpCase("TopK", [const([[-(2**31)] * 1100], "int32"), const([3], "int64")], outputs=2, id="long_lowest"),
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_ort_session.ops.kernel import kernel
 
 # From here on, and where few entries are wanted, a selection beats a full sort (measured on a CPU).
-_LONG_AXIS = 512
+_LONG_AXIS = 1024
 
 
 @kernel("TopK", since=(11, 24), host=("K",))
@@ -46,7 +46,8 @@ def top_k(
     if not 0 <= K <= size:
         raise ValueError(f"K {K} is not within axis {axis}, which has {size} entries")
     if size >= _LONG_AXIS and size >= K * 8 and X.dtype in _RANKED:
-        index = torch.topk(_unique_ranks(X, axis, bool(largest)), K, axis).indices
+        ranks = _unique_ranks(X, axis, bool(largest))
+        index = torch.topk(ranks, K, axis, largest=bool(largest)).indices
         return torch.gather(X, axis, index), index
     values, index = torch.sort(X, dim=axis, stable=True, descending=bool(largest))
     return values.narrow(axis, 0, K), index.narrow(axis, 0, K)
@@ -84,18 +85,20 @@ _RANKED = frozenset(
 
 
 def _unique_ranks(x: Tensor, axis: int, largest: bool) -> Tensor:
-    """int64 numbers in the order wanted, no two equal along the axis: value above, position below."""
+    """int64 numbers in the order of ``x``, no two equal along the axis: value above, position below.
+
+    All in place on fresh memory: on a long axis the memory costs more than the arithmetic.
+    """
     if x.is_floating_point():
         # The bits of a float, read as an integer, are in order once those of negatives are turned round.
         # Adding 0 makes one zero of two; one NaN stands for all.
         real = x.detach().to(torch.float32) + 0.0
-        bits = torch.where(real.isnan(), torch.nan, real).view(torch.int32)
-        rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    else:
-        rank = x
-    rank = rank.to(torch.int64)
+        bits = real.masked_fill_(real.isnan(), torch.nan).view(torch.int32)
+        x = (bits >> 31).bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)
     size = x.shape[axis]
     view = [1] * x.dim()
     view[axis] = size
-    place = torch.arange(size - 1, -1, -1, device=x.device).reshape(view)
-    return ((rank if largest else ~rank) << 32) + place
+    # The lower place shall win: among the largest it gets the larger number.
+    ends = (size - 1, -1, -1) if largest else (0, size, 1)
+    place = torch.arange(*ends, device=x.device).reshape(view)
+    return x.to(torch.int64, copy=True).bitwise_left_shift_(32).add_(place)
