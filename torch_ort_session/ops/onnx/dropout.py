@@ -22,7 +22,9 @@ def _legacy_trains(node: Node) -> str | None:
     return None if node.attributes.get("is_test", 0) else "the dropped elements are drawn at random"
 
 
-@kernel("Dropout", since=(12, 13, 22), host=("ratio", "training_mode"), view_of="x", seam=_may_train)
+@kernel(
+    "Dropout", since=(12, 13, 22), host=("ratio", "training_mode"), view_of="x", seam=_may_train, varies=True
+)
 def dropout(
     x: Tensor,
     ratio: float | None = None,
@@ -71,7 +73,7 @@ def dropout_with_number_mask(
     return x, torch.ones_like(x) if ctx.wants(1) else None
 
 
-@kernel("Dropout", since=(1, 6), view_of="x", seam=_legacy_trains)
+@kernel("Dropout", since=(1, 6), view_of="x", seam=_legacy_trains, varies=True)
 def dropout_legacy(
     x: Tensor,
     *,
