@@ -14,12 +14,14 @@ _GRAPHS = (OpSchema.AttrType.GRAPH, OpSchema.AttrType.GRAPHS)
 
 
 def served() -> list[tuple[Kernel, int]]:
+    # Revision 0 is what an op of a known domain gets that onnx has no schema of.
     return [
         (kernel, since)
         for (domain, _), kernels in registry.kernels().items()
         if schema.newest_opset(domain) is not None
         for kernel in kernels
         for since in kernel.since
+        if since != 0
     ]
 
 

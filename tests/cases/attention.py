@@ -21,6 +21,11 @@ def raw(q, k, v, softcap, qk_matmul_output_mode):  # type: ignore[no-untyped-def
     return (logits / logits.sum(-1, keepdims=True)) @ v, k, v, products
 
 
+def smooth(q, k, v):  # type: ignore[no-untyped-def]
+    logits = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1], dtype=np.float32))
+    return ((logits / logits.sum(-1, keepdims=True)) @ v.astype(np.float32)).astype(v.dtype)
+
+
 CASES: tuple[OpCase, ...] = (
     OpCase("Attention", [Q, K, V], {}, FLOATS, grad=True, opsets=(23, 24, 25)),
     OpCase("Attention", [Q, GK, GV], {"scale": 0.25}, FLOATS, grad=True, id="groups"),
@@ -93,5 +98,11 @@ CASES: tuple[OpCase, ...] = (
     OpCase("Attention", FLAT, HEADS, FLOATS, grad=True, id="flat"),
     OpCase("Attention", [*FLAT, BOOLS, *PAST], {**HEADS, "is_causal": 1}, outputs=3, id="flat_past"),
     OpCase("Attention", FLAT, HEADS, outputs=3, id="flat_present"),
+    OpCase(
+        "Attention",
+        [Q, K, t(2, 4, 5, 8, dtype="float16")],
+        oracle=smooth,
+        id="other_values",
+    ),
     OpCase("Attention", [t(0, 4, 3, 8), t(0, 4, 5, 8), t(0, 4, 5, 8)], id="no_batch"),
 )

@@ -184,7 +184,12 @@ def _attention(
     offset: int | Tensor = 0 if past_key is None else past_key.shape[2]
     if lengths is not None and past_key is None:
         offset = lengths - queries
-    fast = not choices.products and choices.softcap == 0.0 and _is_native(choices.precision, q.dtype)
+    fast = (
+        not choices.products
+        and choices.softcap == 0.0
+        and v.dtype is q.dtype
+        and _is_native(choices.precision, q.dtype)
+    )
     bare = mask is None and lengths is None and choices.window == (-1, -1)
     if fast and bare and (not choices.causal or past_key is None):
         y = fused(q, k, v, None, causal=choices.causal, scale=choices.scale)

@@ -1,0 +1,43 @@
+"""Cases of com.microsoft's FusedMatMul and FusedConv."""
+
+from typing import Any
+
+from opcase import OpCase, t
+
+
+def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
+    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", oracle="onnxruntime", **more)
+
+
+CONV = [t(2, 3, 7, 6), t(4, 3, 3, 3), t(4)]
+
+CASES: tuple[OpCase, ...] = (
+    ms("FusedMatMul", [t(3, 4), t(4, 5)], grad=True),
+    ms(
+        "FusedMatMul",
+        [t(2, 4, 3), t(2, 5, 4)],
+        {"transA": 1, "transB": 1, "alpha": 0.5},
+        grad=True,
+        id="turned",
+    ),
+    ms("FusedMatMul", [t(3, 2, 4), t(4, 2, 5)], {"transBatchA": 1, "transBatchB": 1}, id="batches"),
+    ms(
+        "FusedMatMul",
+        [t(4, 2, 3), t(5, 2, 4)],
+        {"transBatchA": 1, "transBatchB": 1, "transA": 1, "transB": 1},
+        id="all",
+    ),
+    ms("FusedMatMul", [t(4), t(4, 5)], {"transA": 1}, id="vector"),
+    ms("FusedConv", CONV, {"activation": "Relu", "pads": [1, 1, 1, 1]}, grad=True),
+    ms("FusedConv", CONV, {"activation": "LeakyRelu", "activation_params": [0.2]}, id="leaky"),
+    ms(
+        "FusedConv",
+        CONV,
+        {"activation": "Clip", "activation_params": [-0.5, 0.5], "strides": [2, 2]},
+        id="clip",
+    ),
+    ms("FusedConv", CONV, {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}, id="hard_sigmoid"),
+    ms("FusedConv", CONV, {"activation": "Tanh"}, id="tanh"),
+    ms("FusedConv", CONV, {"activation": "Sigmoid"}, id="sigmoid"),
+    ms("FusedConv", [*CONV, t(2, 4, 5, 4)], {"activation": "Relu"}, id="sum"),
+)

@@ -1,0 +1,99 @@
+"""Cases of com.microsoft's operators on quantized tensors."""
+
+from typing import Any
+
+import numpy as np
+from opcase import OpCase, const, t
+
+
+def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
+    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", **{"oracle": "onnxruntime", **more})
+
+
+def u(*shape: int) -> Any:
+    return t(*shape, low=0, high=256, dtype="uint8")
+
+
+def s(*shape: int) -> Any:
+    return t(*shape, low=-128, high=128, dtype="int8")
+
+
+def f(value: float) -> Any:
+    return const(value, "float32")
+
+
+def zu(value: int) -> Any:
+    return const(value, "uint8")
+
+
+def zs(value: int) -> Any:
+    return const(value, "int8")
+
+
+CASES: tuple[OpCase, ...] = (
+    ms("QLinearAdd", [u(3, 4), f(0.1), zu(100), u(4), f(0.07), zu(120), f(0.13), zu(128)]),
+    ms("QLinearAdd", [s(3, 4), f(0.1), zs(10), s(3, 1), f(0.07), zs(-20), f(0.13), zs(5)], id="signed"),
+    ms(
+        "QLinearAdd",
+        [u(3, 4), f(0.1), None, u(4), f(0.07), None, f(0.23)],
+        oracle=lambda a, sa, _, b, sb, __, sc: np.clip(np.rint((a * sa + b * sb) / sc), 0, 255).astype(
+            np.uint8
+        ),
+        id="no_zeros",
+    ),
+    ms("QLinearMul", [u(3, 4), f(0.1), zu(100), u(4), f(0.07), zu(120), f(0.73), zu(128)]),
+    ms("QLinearMul", [s(3, 4), f(0.1), zs(10), s(3, 1), f(0.07), zs(-20), f(0.61), zs(5)], id="signed"),
+    ms("QLinearSigmoid", [u(3, 40), f(0.05), zu(128), f(1 / 256), zu(0)]),
+    ms("QLinearSigmoid", [s(3, 40), f(0.05), zs(3), f(1 / 256), zs(-128)], id="signed"),
+    ms("QLinearLeakyRelu", [u(3, 40), f(0.053), zu(128), f(0.041), zu(20)], {"alpha": 0.13}),
+    ms("QLinearLeakyRelu", [s(3, 40), f(0.053), zs(2), f(0.041), zs(20)], id="signed"),
+    ms(
+        "QLinearConcat",
+        [f(0.11), zu(100), u(2, 3), f(0.07), zu(90), u(2, 4), f(0.11), zu(100), u(2, 1), f(0.19), zu(0)],
+        {"axis": 1},
+    ),
+    ms(
+        "QLinearConcat",
+        [f(0.11), zs(10), s(2, 3), f(0.07), zs(9), s(1, 3), f(0.13), zs(1)],
+        {"axis": -2},
+        id="signed",
+    ),
+    ms(
+        "QLinearAveragePool",
+        [u(1, 2, 6, 5), f(0.1), zu(100), f(0.083), zu(110)],
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]},
+    ),
+    ms(
+        "QLinearAveragePool",
+        [u(1, 6, 5, 2), f(0.1), zu(100), f(0.083), zu(110)],
+        {"kernel_shape": [2, 3], "channels_last": 1},
+        id="channels_last",
+    ),
+    ms("QLinearGlobalAveragePool", [u(1, 2, 6, 5), f(0.1), zu(100), f(0.017), zu(110)]),
+    ms(
+        "QLinearGlobalAveragePool",
+        [u(1, 6, 5, 2), f(0.1), zu(100), f(0.017), zu(110)],
+        {"channels_last": 1},
+        id="channels_last",
+    ),
+    ms("DynamicQuantizeMatMul", [t(3, 40), s(40, 5), f(0.02)]),
+    ms(
+        "DynamicQuantizeMatMul",
+        [t(2, 3, 40), u(40, 5), t(5, low=0.01, high=0.1), const([100, 120, 130, 140, 90], "uint8"), t(5)],
+        id="by_column",
+    ),
+    ms("MatMulIntegerToFloat", [u(3, 40), s(40, 5), f(0.02), f(0.03), zu(120)]),
+    ms(
+        "MatMulIntegerToFloat",
+        [
+            u(2, 3, 40),
+            u(40, 5),
+            f(0.02),
+            t(5, low=0.01, high=0.1),
+            zu(99),
+            const([100, 120, 130, 140, 90], "uint8"),
+            t(5),
+        ],
+        id="by_column",
+    ),
+)

@@ -1,0 +1,115 @@
+"""Products and convolutions of com.microsoft that carry more than one step.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx.conv import conv
+
+_ACTIVATIONS: dict[str, Callable[[Tensor, list[float]], Tensor]] = {
+    "Relu": lambda y, _: torch.relu(y),
+    "Tanh": lambda y, _: torch.tanh(y),
+    "Sigmoid": lambda y, _: torch.sigmoid(y),
+    "LeakyRelu": lambda y, p: F.leaky_relu(y, p[0] if p else 0.01),
+    "Clip": lambda y, p: torch.clamp(y, p[0], p[1]),
+    "HardSigmoid": lambda y, p: torch.clamp(y * (p[0] if p else 0.2) + (p[1] if p else 0.5), 0.0, 1.0),
+}
+
+
+@kernel("FusedMatMul", domain="com.microsoft", since=(1,))
+def fused_matmul(
+    a: Tensor,
+    b: Tensor,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Tensor:
+    """``alpha * A' @ B'``.
+
+    Args:
+        a: [..., M, K], with ``transA`` [..., K, M].
+        b: [..., K, N], with ``transB`` [..., N, K].
+        alpha: Factor of the product.
+        transA: Whether the last two axes of A are exchanged.
+        transB: Whether the last two axes of B are exchanged.
+        transBatchA: Whether the first axis of A stands for its last but one.
+        transBatchB: Whether the first axis of B stands for its last but one.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.FusedMatMul
+    """
+    product = torch.matmul(_turned(a, transA, transBatchA), _turned(b, transB, transBatchB))
+    return product if alpha == 1.0 else product * alpha
+
+
+@kernel("FusedConv", domain="com.microsoft", since=(1,))
+def fused_conv(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    z: Tensor | None = None,
+    *,
+    activation: str = "",
+    activation_params: list[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """Conv, then a sum with ``z``, then an activation.
+
+    Args:
+        x: [N, C, D1..Dn].
+        w: [M, C / group, K1..Kn].
+        b: [M].
+        z: Shape of the result.
+        activation: Relu, Tanh, Sigmoid, LeakyRelu, Clip, HardSigmoid, or nothing.
+        activation_params: Numbers of the activation, in the order of its attributes.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: Dilation by axis.
+        group: Number of channel groups.
+        kernel_shape: K1..Kn once more.
+        pads: Begins, then ends.
+        strides: Stride by axis.
+
+    Raises:
+        ValueError: An unknown activation, or an attribute that does not fit the inputs.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.FusedConv
+    """
+    y = conv(
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    if z is not None:
+        y = y + z
+    if not activation:
+        return y
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
+    return _ACTIVATIONS[activation](y, activation_params or [])
+
+
+def _turned(x: Tensor, last: int, first: int) -> Tensor:
+    if first and x.dim() > 2:
+        x = x.movedim(0, -2)
+    return x.transpose(-2, -1) if last and x.dim() > 1 else x

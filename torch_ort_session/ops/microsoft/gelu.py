@@ -1,0 +1,48 @@
+"""Gaussian error linear units of com.microsoft.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_ort_session.ops.kernel import kernel
+
+
+@kernel("Gelu", domain="com.microsoft", since=(1,))
+def gelu(x: Tensor) -> Tensor:
+    """``x * Phi(x)``, where Phi is the normal distribution function.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Gelu
+    """
+    return F.gelu(x)
+
+
+@kernel("BiasGelu", domain="com.microsoft", since=(1,))
+def bias_gelu(a: Tensor, b: Tensor) -> Tensor:
+    """Gelu of ``a + b``, where ``b`` [D] goes along the last axis.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.BiasGelu
+    """
+    return F.gelu(a + b)
+
+
+@kernel("FastGelu", domain="com.microsoft", since=(1,))
+def fast_gelu(x: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Gelu of ``x + bias`` with the distribution function approximated by ``tanh``.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.FastGelu
+    """
+    return F.gelu(x if bias is None else x + bias, approximate="tanh")
+
+
+@kernel("QuickGelu", domain="com.microsoft", since=(1,))
+def quick_gelu(x: Tensor, *, alpha: float = 1.7020000219345093) -> Tensor:
+    """``x * sigmoid(alpha * x)``.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QuickGelu
+    """
+    return x * torch.sigmoid(x * alpha)

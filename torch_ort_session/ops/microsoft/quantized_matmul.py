@@ -1,0 +1,67 @@
+"""Products of com.microsoft with quantized weights and a float result.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
+from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
+
+
+@kernel("DynamicQuantizeMatMul", domain="com.microsoft", since=(1,))
+def dynamic_quantize_matmul(
+    a: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """``a`` quantized by its own range, times quantized ``b``.
+
+    Args:
+        a: float32 [..., M, K].
+        b: int8 or uint8 [..., K, N].
+        b_scale: Scalar or [N].
+        b_zero_point: Scalar or [N].
+        bias: [N].
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DynamicQuantizeMatMul
+    """
+    quantized, scale, zero = dynamic_quantize_linear(a)
+    y = byte_matmul(quantized, b, zero, b_zero_point) * (scale * b_scale)
+    return y if bias is None else y + bias
+
+
+@kernel("MatMulIntegerToFloat", domain="com.microsoft", since=(1,))
+def matmul_integer_to_float(
+    a: Tensor,
+    b: Tensor,
+    a_scale: Tensor,
+    b_scale: Tensor,
+    a_zero_point: Tensor | None = None,
+    b_zero_point: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Product of two quantized tensors in floats.
+
+    Args:
+        a: int8 or uint8 [..., M, K].
+        b: int8 or uint8 [..., K, N].
+        a_scale: Scalar.
+        b_scale: Scalar or [N].
+        a_zero_point: Scalar.
+        b_zero_point: Scalar or [N].
+        bias: [N].
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulIntegerToFloat
+    """
+    product = byte_matmul(a, b, a_zero_point, b_zero_point).to(torch.float32)
+    y = (product * (a_scale.to(torch.float32) * b_scale.to(torch.float32))).to(a_scale.dtype)
+    return y if bias is None else y + bias
