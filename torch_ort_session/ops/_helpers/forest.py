@@ -215,8 +215,8 @@ def tally(forest: Forest, leaf: Tensor, aggregate: str) -> tuple[Tensor, Tensor]
         ValueError: The aggregate is another.
     """
     rows = leaf.shape[0]
-    target = forest.vote_targets[leaf].reshape(rows, -1)
-    weight = forest.vote_weights[leaf].reshape(rows, -1)
+    target = forest.vote_targets[leaf].flatten(1)
+    weight = forest.vote_weights[leaf].flatten(1)
     total = weight.new_zeros(rows, forest.columns + 1)
     voted = total.to(torch.bool).scatter(1, target, True)[:, :-1]
     if aggregate in ("SUM", "AVERAGE"):

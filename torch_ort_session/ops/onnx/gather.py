@@ -78,6 +78,12 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0, ctx: Kernel
         view = [1] * outer
         view[dim] = -1
         places.append(torch.arange(data.shape[dim], device=data.device).reshape(view))
-    for i, column in enumerate(indices.unbind(-1)):
-        places.append(check_index(column, data.shape[batch_dims + i], ctx))
+    columns = indices.unbind(-1)
+    if ctx.validation is None:
+        # Here torch itself counts negatives from the end and refuses what lies outside.
+        places.extend(columns)
+    else:
+        places.extend(
+            check_index(column, data.shape[batch_dims + i], ctx) for i, column in enumerate(columns)
+        )
     return data[tuple(places)]

@@ -38,11 +38,11 @@ def pad(
     """
     rank = len(data.shape)
     if axes is not None:
+        if len(pads) != 2 * len(axes):
+            raise ValueError(f"pads {pads} needs two numbers for each of the axes {axes}")
         spread = [0] * (2 * rank)
         for i, axis in enumerate(axes):
             spread[axis % rank], spread[axis % rank + rank] = pads[i], pads[i + len(axes)]
-        if len(pads) != 2 * len(axes):
-            raise ValueError(f"pads {pads} needs two numbers for each of the axes {axes}")
         pads = spread
     elif len(pads) != 2 * rank:
         raise ValueError(f"pads {pads} needs two numbers for each of the {rank} dims of the input")

@@ -83,7 +83,7 @@ def scatter_nd(
     if not isinstance(data, Tensor):
         return strings.by_position(scatter_nd, data, indices, updates, reduction=reduction, ctx=ctx)
     depth = indices.shape[-1]
-    places = [check_index(column, data.shape[i], ctx) for i, column in enumerate(indices.unbind(-1))]
+    places = [_checked(column, data.shape[i], ctx) for i, column in enumerate(indices.unbind(-1))]
     if reduction == "none" or depth == 0:
         return bits.movable(_put, data, updates, tuple(places))
     rows = math.prod(data.shape[:depth])
@@ -136,6 +136,13 @@ def tensor_scatter(
     if write_indices is not None:
         view[0] = write_indices.shape[0]
     return bits.movable(torch.scatter, past_cache, axis, places.reshape(view).expand(update.shape), update)
+
+
+def _checked(index: Tensor, size: int, ctx: KernelContext) -> Tensor:
+    """Indices in [0, size): one that lies outside must not reach the sum of a row's place."""
+    if ctx.validation is None:
+        return torch.take(torch.arange(size, device=index.device), index)
+    return check_index(index, size, ctx)
 
 
 def _put(data: Tensor, updates: Tensor, places: tuple[Tensor, ...]) -> Tensor:
