@@ -97,15 +97,15 @@ def minimum(x: Tensor, dims: list[int], keep: bool) -> Tensor:
 def norm1(x: Tensor, dims: list[int], keep: bool) -> Tensor:
     """Sum of absolute values."""
     if x.dtype.is_floating_point:
-        return torch.linalg.vector_norm(x, 1, dims, keep)
+        return _norm(x, 1, dims, keep)
     return total(x if x.dtype in UNSIGNED else torch.abs(x), dims, keep)
 
 
 def norm2(x: Tensor, dims: list[int], keep: bool) -> Tensor:
     """Square root of the sum of squares; of integers in float64, rounded towards zero."""
     if x.dtype.is_floating_point:
-        return torch.linalg.vector_norm(x, 2, dims, keep)
-    return torch.linalg.vector_norm(to_float(x), 2, dims, keep).to(x.dtype)
+        return _norm(x, 2, dims, keep)
+    return _norm(to_float(x), 2, dims, keep).to(x.dtype)
 
 
 def log_sum(x: Tensor, dims: list[int], keep: bool) -> Tensor:
@@ -124,6 +124,11 @@ def sum_square(x: Tensor, dims: list[int], keep: bool) -> Tensor:
         wide = to_float(x)
         return torch.sum(wide * wide, dims, keep).to(x.dtype)
     return total(with_bits(torch.square, x), dims, keep)
+
+
+def _norm(x: Tensor, order: int, dims: list[int], keep: bool) -> Tensor:
+    result: Tensor = torch.linalg.vector_norm(x, order, dims, keep)
+    return result
 
 
 def _count(x: Tensor, dims: list[int]) -> int:
