@@ -1,0 +1,215 @@
+"""Attention and MultiHeadAttention of com.microsoft.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.attention import fused, masked_scores, merge_heads, scores, split_heads
+from torch_ort_session.ops.kernel import KernelContext, kernel
+
+# What onnxruntime adds to a score that the mask takes out of sight.
+_FILTER = -10000.0
+
+
+@kernel("Attention", domain="com.microsoft", since=(1,))
+def attention(
+    x: Tensor,
+    weights: Tensor,
+    bias: Tensor | None = None,
+    mask_index: Tensor | None = None,
+    past: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    past_sequence_length: Tensor | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float | None = None,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: list[int] | None = None,
+    rotary_embedding_dim: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None]:
+    """Self attention with its projection.
+
+    Args:
+        x: [B, L, C].
+        weights: [C, Q + K + V], the three projections side by side.
+        bias: [Q + K + V].
+        mask_index: int32: lengths [B]; ends and starts [2 * B]; or 1 for what is in sight [B, T],
+            [B, L, T] or [B, 1, M, M].
+        past: [2, B, H, P, D], put before keys and values.
+        attention_bias: Added to the scores, broadcastable to [B, H, L, T].
+        past_sequence_length: Goes with ``past_present_share_buffer``.
+        do_rotary: Not supported.
+        mask_filter_value: What is added to a score out of sight; None is -10000.
+        num_heads: H.
+        past_present_share_buffer: Not supported.
+        qkv_hidden_sizes: Q, K and V; None is three equal parts.
+        rotary_embedding_dim: Goes with ``do_rotary``.
+        scale: Factor of the scores; None is ``1 / sqrt(D)``.
+        unidirectional: Whether a query sees no later key.
+
+    Returns:
+        The result [B, L, V], and where asked for keys and values [2, B, H, P + L, D].
+
+    Raises:
+        ValueError: An option that is not supported, or inputs that do not fit each other.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Attention
+    """
+    if do_rotary or past_present_share_buffer:
+        raise ValueError("do_rotary and past_present_share_buffer are not supported.")
+    projected = torch.matmul(x, weights)
+    if bias is not None:
+        projected = projected + bias
+    sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
+    parts = torch.split(projected, sizes, -1)
+    q, k, v = (split_heads(part, num_heads) for part in parts)
+    present = None
+    before = 0
+    if past is not None:
+        before = past.shape[3]
+        k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
+    if ctx.wants(1):
+        present = torch.stack((k, v))
+    mask = _combined(
+        mask_index, attention_bias, q, k.shape[2], before, unidirectional != 0, mask_filter_value
+    )
+    return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
+
+
+@kernel("MultiHeadAttention", domain="com.microsoft", since=(1,))
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor | None = None,
+    value: Tensor | None = None,
+    bias: Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    past_sequence_length: Tensor | None = None,
+    cache_indirection: Tensor | None = None,
+    *,
+    mask_filter_value: float | None = None,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Self or cross attention on projected inputs.
+
+    Args:
+        query: [B, L, H * D], or all three as [B, L, H, 3, D].
+        key: [B, S, H * D], both as [B, S, H, 2, D], or finished keys [B, H, S, D].
+        value: [B, S, H * E], or finished values [B, H, S, E].
+        bias: [H * D + H * D + H * E], added to the three.
+        key_padding_mask: int32: lengths [B], or 1 for what is in sight [B, T] or [B, L, T].
+        attention_bias: Added to the scores, broadcastable to [B, H, L, T].
+        past_key: [B, H, P, D], put before the keys.
+        past_value: [B, H, P, E], put before the values.
+        past_sequence_length: Not supported.
+        cache_indirection: Not supported.
+        mask_filter_value: What is added to a score out of sight; None is -10000.
+        num_heads: H.
+        scale: Factor of the scores; None is ``1 / sqrt(D)``.
+        unidirectional: Whether a query sees no later key.
+
+    Returns:
+        The result [B, L, H * E], where asked for the keys and values with what was put before them, and the
+        masked scores.
+
+    Raises:
+        ValueError: An option that is not supported, or inputs that do not fit each other.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MultiHeadAttention
+    """
+    if past_sequence_length is not None or cache_indirection is not None:
+        raise ValueError("past_sequence_length and cache_indirection are not supported.")
+    q, k, v = _three(query, key, value, bias, num_heads)
+    before = 0
+    if past_key is not None and past_value is not None:
+        before = past_key.shape[2]
+        k, v = torch.cat((past_key, k), 2), torch.cat((past_value, v), 2)
+    mask = _combined(
+        key_padding_mask, attention_bias, q, k.shape[2], before, unidirectional != 0, mask_filter_value
+    )
+    y = merge_heads(fused(q, k, v, mask, scale=scale or None))
+    products = None
+    if ctx.wants(3):
+        products = masked_scores(scores(q, k, scale or 1.0 / math.sqrt(q.shape[3])), mask)
+    return y, k.contiguous() if ctx.wants(1) else None, v.contiguous() if ctx.wants(2) else None, products
+
+
+def _three(
+    query: Tensor, key: Tensor | None, value: Tensor | None, bias: Tensor | None, heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values by head, in whatever form they came."""
+    if query.dim() == 5:
+        q, k, v = (query.select(3, i).flatten(2) for i in range(3))
+    elif key is not None and key.dim() == 5:
+        q, k, v = query, key.select(3, 0).flatten(2), key.select(3, 1).flatten(2)
+    elif key is not None and value is not None:
+        q, k, v = query, key, value
+    else:
+        raise ValueError("key and value may only be left out where they are packed into another input.")
+    if bias is not None:
+        width, rest = q.shape[2], bias.shape[0] - 2 * q.shape[2]
+        q_bias, k_bias, v_bias = torch.split(bias, [width, width, rest])
+        q = q + q_bias
+        if k.dim() == 3:
+            k, v = k + k_bias, v + v_bias
+    q = split_heads(q, heads)
+    if k.dim() == 3:
+        k, v = split_heads(k, heads), split_heads(v, heads)
+    return q, k, v
+
+
+def _combined(
+    mask: Tensor | None,
+    bias: Tensor | None,
+    q: Tensor,
+    keys: int,
+    before: int,
+    causal: bool,
+    filter_value: float | None,
+) -> Tensor | None:
+    """One float mask out of a padding mask, a bias and the causal bound; None where nothing is masked."""
+    total = bias
+    if mask is not None:
+        seen = _seen(mask, q.shape[0], q.shape[2], keys, before)
+        hidden = torch.where(seen, 0.0, _FILTER if filter_value is None else filter_value).to(q.dtype)
+        total = hidden if total is None else total + hidden
+    if causal and q.shape[2] > 1:
+        ahead = torch.arange(keys, device=q.device) - torch.arange(q.shape[2], device=q.device).unsqueeze(1)
+        later = ahead > before
+        total = q.new_zeros(later.shape) if total is None else total
+        total = total.masked_fill(later, torch.finfo(q.dtype).min)
+    return total
+
+
+def _seen(mask: Tensor, batch: int, queries: int, keys: int, before: int) -> Tensor:
+    """Bools broadcastable to [B, H, L, T] out of the forms an integer mask comes in."""
+    if mask.dim() == 1:
+        key = torch.arange(keys, device=mask.device)
+        if mask.shape[0] == batch:
+            return key < mask.reshape(-1, 1, 1, 1)
+        if mask.shape[0] == 2 * batch:
+            ends, starts = mask.reshape(2, batch, 1, 1, 1).unbind()
+            return (key < ends) & (key >= starts)
+    elif mask.dim() == 2:
+        return mask[:, None, None, :] != 0
+    elif mask.dim() == 3:
+        return mask[:, None] != 0
+    elif mask.dim() == 4:
+        return mask[:, :, before : before + queries, :keys] != 0
+    raise ValueError(f"a mask of shape {list(mask.shape)} is not supported for a batch of {batch}.")
