@@ -12,7 +12,8 @@ from torch_ort_session.errors import UnsupportedOp, UnsupportedOpError
 from torch_ort_session.ir.graph import Graph, Node, Weight
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.steps import Setting, build_steps
+from torch_ort_session.plan.build import build_steps
+from torch_ort_session.plan.steps import Setting
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.execute import Program, bind_steps, execute
 from torch_ort_session.runtime.modes import run_modes
@@ -72,7 +73,8 @@ class SessionModule(nn.Module):
         weights = self._current_weights()
         device = next((value.device for value in weights.values()), self._session.device)
         program, validation = self._program(device)
-        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device)
+        on_host = program.steps.host_inputs
+        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
         inputs: dict[str, Value] = {**weights, **fed}
         values = list(program.steps.template)
         for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):

@@ -17,8 +17,9 @@ from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.types import Dim, OptionalType, SequenceType, TensorType, ValueType, describe
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
+from torch_ort_session.plan.build import build_steps
 from torch_ort_session.plan.lower import lower
-from torch_ort_session.plan.steps import Setting, build_steps
+from torch_ort_session.plan.steps import Setting
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.execute import Program, bind_steps, execute
 from torch_ort_session.runtime.modes import run_modes
@@ -181,7 +182,8 @@ class Session:
             program = self._program(names)
             values = list(program.steps.template)
             infos = self._model.graph.inputs
-            fed = feeds.convert_all(infos, self._model.graph.initializers, feed, self._device)
+            defaults, on_host = self._model.graph.initializers, program.steps.host_inputs
+            fed = feeds.convert_all(infos, defaults, feed, self._device, on_host)
             for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
                 if name in fed:
                     values[place] = fed[name]

@@ -82,7 +82,11 @@ def convert(
 
 
 def convert_all(
-    infos: Iterable[ValueInfo], defaults: Container[str], feed: Mapping[str, object], device: torch.device
+    infos: Iterable[ValueInfo],
+    defaults: Container[str],
+    feed: Mapping[str, object],
+    device: torch.device,
+    on_host: Container[str] = (),
 ) -> dict[str, Value]:
     """Every feed of a run as the frame holds it.
 
@@ -91,6 +95,7 @@ def convert_all(
         defaults: Names of those that have a default.
         feed: What came, by name.
         device: Where the session runs.
+        on_host: Names of inputs that stay on the CPU.
 
     Returns:
         One value for each name that was fed, in the model's order.
@@ -107,7 +112,12 @@ def convert_all(
         ]
         check_names(feed, list(known), required)
     symbols: dict[str, tuple[int, str]] = {}
-    return {name: convert(info, feed[name], device, symbols) for name, info in known.items() if name in feed}
+    host = torch.device("cpu")
+    return {
+        name: convert(info, feed[name], host if name in on_host else device, symbols)
+        for name, info in known.items()
+        if name in feed
+    }
 
 
 def any_requires_grad(values: Iterable[Value]) -> bool:

@@ -37,8 +37,9 @@ def loop(max_trips: int | None, cond: bool | None, *carried: Value, ctx: KernelC
     going = cond is None or cond
     index = 0
     while going and (max_trips is None or index < max_trips):
-        number = torch.tensor(index, dtype=torch.int64, device=ctx.device)
-        flag = torch.tensor(True, device=ctx.device)
+        # Host values: a body that slices by its trip number, or counts with it, waits for no device.
+        number = torch.tensor(index, dtype=torch.int64, device="cpu")
+        flag = torch.tensor(True, device="cpu")
         results = body(number, flag, *state)
         state = results[1 : 1 + count]
         for items, value in zip(scans, results[1 + count :], strict=True):

@@ -1,0 +1,68 @@
+"""Specs: what every value really was in an observed run, so that no shape rule is written twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from torch_ort_session.ops.kernel import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a tensor was.
+
+    Attributes:
+        dtype: Its dtype.
+        shape: Its dims.
+        stride: Its strides, in elements.
+        offset: Its first element's place in its storage, in elements.
+        device: Where it lived.
+        nbytes: Bytes of its storage.
+        owner: Id of the value that made the storage: its own, or another value's when it is a view.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    device: torch.device
+    nbytes: int
+    owner: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """What a run showed.
+
+    Attributes:
+        specs: By value id; None where the value was no tensor or was never made.
+        kinds: What values without a spec were: ``"sequence"``, ``"strings"`` or ``"absent"``, by id.
+        static: Values whose data follows from the signature alone, kept as constants of the plan.
+        peak: Most bytes that live tensors held at once during the run, weights and feeds left out.
+    """
+
+    specs: tuple[Spec | None, ...]
+    kinds: Mapping[int, str] = field(default_factory=dict)
+    static: Mapping[int, Value] = field(default_factory=dict)
+    peak: int = 0
+
+
+def spec_of(tensor: torch.Tensor, owner: int) -> Spec:
+    """The spec of a tensor whose storage value ``owner`` made."""
+    return Spec(
+        dtype=tensor.dtype,
+        shape=tuple(tensor.shape),
+        stride=tuple(tensor.stride()),
+        offset=int(tensor.storage_offset()),
+        device=tensor.device,
+        nbytes=tensor.untyped_storage().nbytes(),
+        owner=owner,
+    )
+
+
+def fits(spec: Spec, tensor: torch.Tensor) -> bool:
+    """Whether a seam's result may land where one of this spec landed: same dtype, dims and device."""
+    return tensor.dtype == spec.dtype and tensor.shape == spec.shape and tensor.device == spec.device
