@@ -9,6 +9,7 @@ import torch
 from expecttest import assert_expected_inline
 
 from torch_ort_session.ir.graph import Node
+from torch_ort_session.ops._helpers import recurrent
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.onnx.rnn import gru, gru_1, lstm, rnn
 
@@ -96,3 +97,16 @@ def test_what_does_not_fit_is_said() -> None:
     with pytest.raises(ValueError) as few:
         lstm(x, w, r, b, None, None, None, None, activations=["Sigmoid"], ctx=CTX)
     assert_expected_inline(str(few.value), """activations names 1 functions where 3 are needed.""")
+
+
+def test_parameters_in_one_block_lie_as_cudnn_has_them() -> None:
+    """Matrices of each direction, then biases, without a gap: what a CUDA device is given."""
+    _, w, r, b = _weights(4, ways=2)
+    first, second, biases = recurrent._in_one_block(w, r, b.reshape(4, -1))
+    assert biases is not None
+    assert torch.equal(first, w) and torch.equal(second, r) and torch.equal(biases.reshape(2, -1), b)
+    order = [first[0], second[0], first[1], second[1], *biases]
+    places = [tensor.data_ptr() for tensor in order]
+    sizes = [tensor.nbytes for tensor in order]
+    assert places == [places[0] + sum(sizes[:i]) for i in range(len(order))]
+    assert all(tensor.is_contiguous() for tensor in order)

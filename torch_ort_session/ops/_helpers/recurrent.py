@@ -200,7 +200,7 @@ def fuse(
 
 
 def torch_parameters(w: Tensor, r: Tensor, b: Tensor | None, order: Sequence[int]) -> list[list[Tensor]]:
-    """W, R and B as torch's fused layers take them: gates in their order, all in one block of memory.
+    """W, R and B as torch's fused layers take them, with the gates in their order.
 
     Args:
         w: ``[directions, gates * hidden, input]``.
@@ -211,26 +211,45 @@ def torch_parameters(w: Tensor, r: Tensor, b: Tensor | None, order: Sequence[int
     Returns:
         For each direction the input and recurrent matrices, then their biases if there are any.
     """
-    count = len(order)
-    pieces: list[Tensor] = []
-    for own in zip(w, r, strict=True):
-        for matrix in own:
-            gates = matrix.chunk(count)
-            pieces += [gates[place].reshape(-1) for place in order]
-    for bias in () if b is None else b:
-        gates = bias.chunk(2 * count)
-        pieces += [gates[place] for place in order] + [gates[count + place] for place in order]
-    directions, rows = w.shape[0], w.shape[1]
-    sizes = [rows * w.shape[2], rows * r.shape[2]] * directions + [rows] * (
-        0 if b is None else 2 * directions
-    )
-    # cuDNN wants the matrices of every direction before all biases, one after another.
-    parts = torch.split(torch.cat(pieces), sizes)
-    found = []
-    for d in range(directions):
-        own_parts = [parts[2 * d].view(rows, -1), parts[2 * d + 1].view(rows, -1)]
-        found.append(own_parts + list(parts[2 * (directions + d) : 2 * (directions + d) + 2]))
+    biases = None if b is None else b.reshape(b.shape[0] * 2, -1)
+    w, r = _reordered(w, order), _reordered(r, order)
+    biases = None if biases is None else _reordered(biases, order)
+    if w.device.type == "cuda":
+        w, r, biases = _in_one_block(w, r, biases)
+    found = [list(pair) for pair in zip(w.unbind(0), r.unbind(0), strict=True)]
+    if biases is not None:
+        rows = biases.unbind(0)
+        for direction, own in enumerate(found):
+            own += rows[2 * direction : 2 * direction + 2]
     return found
+
+
+def _reordered(gates: Tensor, order: Sequence[int]) -> Tensor:
+    """The parts of axis 1 in another order; neighbours that stay neighbours move together."""
+    size = gates.shape[1] // len(order)
+    runs: list[list[int]] = []
+    for place in order:
+        if runs and runs[-1][1] == place:
+            runs[-1][1] = place + 1
+        else:
+            runs.append([place, place + 1])
+    if len(runs) == 1:
+        return gates
+    return torch.cat([gates[:, first * size : last * size] for first, last in runs], 1)
+
+
+def _in_one_block(w: Tensor, r: Tensor, biases: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The parameters in one block of memory, matrices first, without which cuDNN copies them and warns."""
+    matrices = torch.cat((w.flatten(1), r.flatten(1)), 1)
+    parts = [matrices.reshape(-1)] if biases is None else [matrices.reshape(-1), biases.reshape(-1)]
+    block = torch.cat(parts)
+    rows = block[: matrices.numel()].view(matrices.shape)
+    split = w.shape[1] * w.shape[2]
+    return (
+        rows[:, :split].view(w.shape),
+        rows[:, split:].view(r.shape),
+        None if biases is None else block[matrices.numel() :].view(biases.shape),
+    )
 
 
 def _valid(x: Tensor, lengths: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch_ort_session.ops._helpers.recurrent import States
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
+_FEW_STEPS = 4  # so few steps cost less than copying the weights into torch's order
 _GRU_ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
 
 
@@ -146,7 +147,7 @@ def gru(
     x, states = recurrent.inputs(x, w, r, 3, hidden_size, layout, initial_h)
     w, r, b = _as(x.dtype, w, r, b)
     usual = clip is None and names == ["sigmoid", "tanh"] * count
-    if usual and linear_before_reset and x.shape[0] > 0:
+    if usual and linear_before_reset and x.shape[0] > _FEW_STEPS:
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return torch.gru(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
@@ -259,9 +260,8 @@ def lstm(
     x, states = recurrent.inputs(x, w, r, 4, hidden_size, layout, initial_h, initial_c)
     w, r, b = _as(x.dtype, w, r, b)
     usual = clip is None and p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
-    # Reordering the gates for the fused layer costs more than one or two steps; and with lengths the fused
-    # layer does not tell the cell at a sequence's end.
-    if usual and x.shape[0] > 2 and (sequence_lens is None or not ctx.wants(2)):
+    # With lengths the fused layer does not tell the cell at a sequence's end.
+    if usual and x.shape[0] > _FEW_STEPS and (sequence_lens is None or not ctx.wants(2)):
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, _trains(), both, False)
