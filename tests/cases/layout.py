@@ -14,6 +14,7 @@ def tiled(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray) -> np.ndarray:
 
 CASES: tuple[OpCase, ...] = (
     OpCase("Transpose", [t(2, 3, 4)], {"perm": [2, 0, 1]}, dtypes=WIDE, grad=True),
+    OpCase("Transpose", [t(2, 3)], dtypes=("int4", "uint2", "float4e2m1", "float8e8m0"), id="small"),
     OpCase("Transpose", [t(2, 3, 4)], opsets=(1, 13, 25), id="reverse"),
     OpCase("Transpose", [t()], id="scalar"),
     OpCase("Transpose", [t(0, 3)], id="empty"),

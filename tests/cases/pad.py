@@ -4,7 +4,7 @@ import numpy as np
 from opcase import OpCase, const, t
 
 WIDE = ("float32", "float16", "bfloat16", "int64", "bool", "uint16", "uint64", "complex64")
-SOME = ("float32", "float64", "int32", "uint8", "bool")
+SOME = ("float32", "float64", "int32", "uint8", "bool", "uint16", "uint64")
 TEXT = const([["a", "", "c"]], "string")
 
 

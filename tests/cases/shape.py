@@ -3,6 +3,7 @@
 from opcase import OpCase, const, seq, t
 
 WIDE = ("float32", "float16", "bfloat16", "int64", "bool", "uint16", "uint64", "complex64", "float8e4m3fn")
+SMALL = ("int4", "uint4", "int2", "uint2", "float4e2m1", "float8e8m0")
 TEXT = const([["a", "", "c"]], "string")
 BOTH_FORMS = (11, 12)
 
@@ -20,6 +21,7 @@ CASES: tuple[OpCase, ...] = (
     OpCase("Size", [t(0, 3)], id="empty"),
     OpCase("Size", [TEXT], id="strings"),
     OpCase("Reshape", [t(2, 3, 4), const([4, 6], "int64")], dtypes=WIDE, grad=True),
+    OpCase("Reshape", [t(2, 3, 4), const([4, 6], "int64")], dtypes=SMALL, id="small"),
     OpCase("Reshape", [t(2, 3, 4), const([0, -1], "int64")], opsets=(5, 13, 14, 25), id="copy_infer"),
     OpCase("Reshape", [t(0, 3), const([3, 0], "int64")], {"allowzero": 1}, id="allow_zero"),
     OpCase("Reshape", [t(1), const([], "int64")], id="to_scalar"),

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_ort_session.ops._helpers import bits
+
 _TORCH_MODE = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}
 
 
@@ -36,7 +38,8 @@ def pad_indexed(data: Tensor, pads: list[int], mode: str) -> Tensor:
         if last and data.numel() and (mode == "edge" or max(before, after) <= reach):
             data = functional.pad(data, [before, after], _TORCH_MODE[mode])
         else:
-            data = data.index_select(axis, _places(size, before, after, mode, data.device))
+            places = _places(size, before, after, mode, data.device)
+            data = bits.movable(torch.index_select, data, axis, places)
     return data
 
 

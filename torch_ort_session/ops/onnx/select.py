@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops._helpers import bits, strings
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _SIZE = "the size of the output depends on the data"
@@ -39,7 +39,7 @@ def compress(input: Tensor, condition: Tensor, *, axis: int | None = None) -> Te
     if not isinstance(input, Tensor):
         return strings.by_position(compress, input, condition, axis=axis)
     kept = torch.nonzero(condition).squeeze(1)
-    return torch.index_select(input.reshape(-1) if axis is None else input, axis or 0, kept)
+    return bits.movable(torch.index_select, input.reshape(-1) if axis is None else input, axis or 0, kept)
 
 
 @kernel("Unique", since=(11, 28), seam=_SIZE)
@@ -70,7 +70,7 @@ def unique(
         codes, table = strings.codes([], X)
         values, *rest = unique(codes, axis=axis, sorted=sorted, ctx=ctx)
         return strings.by_position(torch.take, table, values), *rest
-    rows = (X.reshape(-1) if axis is None else X.movedim(axis, 0).reshape(X.shape[axis], -1)).detach()
+    rows = X.detach().reshape(-1) if axis is None else X.detach().movedim(axis, 0)
     group, count = (_groups_of_elements if axis is None and not X.is_complex() else _groups_of_rows)(rows)
     total = count.shape[0]
     first = torch.full((total,), rows.shape[0], dtype=torch.int64, device=X.device)
@@ -79,7 +79,7 @@ def unique(
         order = torch.argsort(first)
         first, count = first[order], count[order]
         group = torch.empty_like(order).scatter(0, order, torch.arange(total, device=X.device))[group]
-    values = torch.index_select(X.reshape(-1) if axis is None else X, axis or 0, first)
+    values = bits.movable(torch.index_select, X.reshape(-1) if axis is None else X, axis or 0, first)
     return values, first, group, count
 
 
@@ -95,8 +95,11 @@ def _groups_of_elements(flat: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _groups_of_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for rows [n, m] in lexicographic order (complex numbers: the real part first)."""
+    """The same for rows [n, ...] in lexicographic order (complex numbers: the real part first)."""
     if rows.is_complex():
-        rows = torch.view_as_real(rows).reshape(rows.shape[0], -1)
+        rows = torch.view_as_real(rows)
+    if rows.numel() == 0:
+        alike = torch.zeros(rows.shape[0], dtype=torch.int64, device=rows.device)
+        return alike, torch.bincount(alike)
     _, group, count = torch.unique(rows, dim=0, return_inverse=True, return_counts=True)
     return group, count
