@@ -109,7 +109,9 @@ def test_overloads():
     nodes = [call("F", ["x"], ["y"], overload="other")]
     assert_expected_inline(
         lines(fault(model_of(nodes, functions=functions))),
-        """graph 'g' / node 'F_0': the model has no function local::F with overload 'other': the file is broken""",
+        """\
+graph 'g' / node 'F_0': the model has no function local::F with overload 'other': the file is
+    damaged""",
     )
 
 

@@ -296,7 +296,7 @@ graph 'g' / node 'n': the attribute 'alpha' is given twice: the file is damaged
 graph 'g' / node 'n' / attribute 'value': the attribute has no value: the file is damaged
 graph 'g' / node 'n': the node has no operator: the file is damaged
 graph 'g' / node 'Neg_0': the model has no function ai.onnx::Neg with overload 'o': the file is
-    broken""",
+    damaged""",
     )
 
 

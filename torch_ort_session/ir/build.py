@@ -13,7 +13,7 @@ import onnx
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir import schema
-from torch_ort_session.ir.convert import string, text, value_infos, value_type
+from torch_ort_session.ir.convert import shown, string, text, value_infos, value_type
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node, Weight
 from torch_ort_session.ir.storage import Storage
 from torch_ort_session.ir.weights import sparse_weight, weight
@@ -102,7 +102,7 @@ def build_graph(proto: onnx.GraphProto, scope: Scope, label: str = "graph") -> G
             place=scope.place,
         )
     name = string(proto.name, scope.at(label))
-    place = scope.at(f"{label} {name!r}")
+    place = scope.at(f"{label} {shown(name)}")
     weights = initializers(proto, replace(scope, place=place if scope.place else ""))
     inside = replace(scope, place=place)
     return Graph(
@@ -123,13 +123,15 @@ def initializers(proto: onnx.GraphProto, scope: Scope) -> dict[str, Weight]:
     """
     found: dict[str, Weight] = {}
     made = [
-        weight(t, scope.storage, scope.at(f"initializer {t.name!r}"))
+        weight(t, scope.storage, scope.at(f"initializer {shown(t.name)}"))
         for t in _ticked(proto.initializer, scope)
     ]
     for item in proto.sparse_initializer:
-        made.append(sparse_weight(item, scope.storage, scope.at(f"sparse initializer {item.values.name!r}")))
+        made.append(
+            sparse_weight(item, scope.storage, scope.at(f"sparse initializer {shown(item.values.name)}"))
+        )
     for item in made:
-        place = scope.at(f"initializer {item.name!r}")
+        place = scope.at(f"initializer {shown(item.name)}")
         if not item.name:
             raise ModelError("an initializer needs a name: the file is damaged", place=place)
         if item.name in found:
@@ -156,41 +158,43 @@ def build_node(proto: onnx.NodeProto, index: int, scope: Scope) -> Node:
         raise ModelError(
             f"there are more than {limit} nodes: pass Limits(nodes=...) to raise the limit", place=scope.place
         )
-    op = string(proto.op_type, scope.at(f"node {index}"))
-    name = unused(string(proto.name, scope.at(f"node {index}")) or f"{op}_{index}", scope.node_names)
-    place = scope.at(f"node {name!r}")
+    where = scope.at(f"node {index}")
+    op = string(proto.op_type, where)
+    name = unused(string(proto.name, where) or f"{op}_{index}", scope.node_names)
+    place = scope.at(f"node {shown(name)}")
     if not op:
         raise ModelError("the node has no operator: the file is damaged", place=place)
     domain = schema.canonical_domain(string(proto.domain, place))
-    inner = replace(scope, place=place)
-    attributes: dict[str, AttributeValue] = {}
+    overload = string(proto.overload, place)
+    inputs = tuple([string(value, place) for value in proto.input])
+    outputs = tuple([string(value, place) for value in proto.output])
     kinds: dict[str, int] = {}
-    for item in proto.attribute:
-        key = string(item.name, place)
-        if key in attributes:
-            raise ModelError(f"the attribute {key!r} is given twice: the file is damaged", place=place)
-        kinds[key] = kind_of(item)
-        attributes[key] = build_attribute(item, kinds[key], inner)
-    node = Node(
-        name=name,
-        op=op,
-        domain=domain,
-        since=0,
-        inputs=tuple(string(value, place) for value in proto.input),
-        outputs=tuple(string(value, place) for value in proto.output),
-        attributes=attributes,
-        overload=string(proto.overload, place),
-    )
-    if (domain, op, node.overload) in scope.functions:
-        return node
-    if node.overload:
+    attributes = _attributes(proto, replace(scope, place=place), kinds) if proto.attribute else {}
+    if (domain, op, overload) in scope.functions:
+        return Node(name, op, domain, 0, inputs, outputs, attributes, overload)
+    qualified = f"{domain or 'ai.onnx'}::{op}"
+    if overload:
         raise ModelError(
-            f"the model has no function {node.qualified} with overload {node.overload!r}: the file is broken",
+            f"the model has no function {qualified} with overload {overload!r}: the file is damaged",
             place=place,
         )
-    opset = governing_opset(node, scope.opsets, place)
-    _check(node, kinds, opset, place)
-    return replace(node, since=_revision(node, opset))
+    opset = _governing_opset(qualified, domain, scope.opsets, place)
+    rules = schema.arity(op, domain, opset)
+    if rules is not None:
+        _check_counts(qualified, len(inputs), len(outputs), rules, place)
+        _check_attributes(qualified, kinds, rules, place)
+    return Node(name, op, domain, _revision(op, domain, opset), inputs, outputs, attributes)
+
+
+def _attributes(proto: onnx.NodeProto, scope: Scope, kinds: dict[str, int]) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
+    for item in proto.attribute:
+        key = string(item.name, scope.place)
+        if key in found:
+            raise ModelError(f"the attribute {key!r} is given twice: the file is damaged", place=scope.place)
+        kinds[key] = kind_of(item)
+        found[key] = build_attribute(item, kinds[key], scope)
+    return found
 
 
 def unused(name: str, taken: dict[str, int]) -> str:
@@ -209,68 +213,55 @@ def unused(name: str, taken: dict[str, int]) -> str:
     return unique
 
 
-def governing_opset(node: Node, opsets: Mapping[str, int], place: str) -> int:
-    """The imported version of a node's domain.
-
-    Raises:
-        ModelError: The domain is not imported, or the installed onnx does not know the version.
-    """
-    shown = node.domain or "ai.onnx"
-    opset = opsets.get(node.domain)
+def _governing_opset(qualified: str, domain: str, opsets: Mapping[str, int], place: str) -> int:
+    opset = opsets.get(domain)
+    title = domain or "ai.onnx"
     if opset is None:
-        listed = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in opsets.items()) or "none"
+        listed = ", ".join(f"{key or 'ai.onnx'} {version}" for key, version in opsets.items()) or "none"
         raise ModelError(
-            f"{node.qualified} needs an opset import of {shown}, the model imports: {listed}; export it anew",
+            f"{qualified} needs an opset import of {title}, the model imports: {listed}; export it anew",
             place=place,
         )
-    newest = schema.newest_opset(node.domain)
+    newest = schema.newest_opset(domain)
     if newest is not None and opset > newest:
         raise ModelError(
-            f"{node.qualified} is governed by opset {opset} of {shown}, the installed onnx "
-            f"{onnx.__version__} knows "
-            f"opsets up to {newest}: install a newer onnx, or export the model for opset {newest}",
+            f"{qualified} is governed by opset {opset} of {title}, the installed onnx {onnx.__version__} "
+            f"knows opsets up to {newest}: install a newer onnx, or export the model for opset {newest}",
             place=place,
         )
     return opset
 
 
-def _revision(node: Node, opset: int) -> int:
-    found = schema.resolve(node.op, node.domain, opset)
+def _revision(op: str, domain: str, opset: int) -> int:
+    found = schema.resolve(op, domain, opset)
     if found is not None:
         return found.since
-    return opset if schema.newest_opset(node.domain) is None else 0
+    return opset if schema.newest_opset(domain) is None else 0
 
 
-def _check(node: Node, kinds: Mapping[str, int], opset: int, place: str) -> None:
-    rules = schema.arity(node.op, node.domain, opset)
-    if rules is None:
-        return
-    for what, names, (least, most) in (
-        ("input", node.inputs, rules.inputs),
-        ("output", node.outputs, rules.outputs),
+def _check_counts(qualified: str, inputs: int, outputs: int, rules: schema.Arity, place: str) -> None:
+    for what, count, (least, most) in (
+        ("input", inputs, rules.inputs),
+        ("output", outputs, rules.outputs),
     ):
-        if not least <= len(names) <= most:
-            wanted = (
-                str(least)
-                if least == most
-                else f"{least} to {most}"
-                if most < 1 << 30
-                else f"at least {least}"
-            )
-            raise ModelError(
-                f"{node.qualified} takes {wanted} {what}(s), the node has {len(names)}", place=place
-            )
-    for key, wanted_kind, required in rules.attributes:
+        if least <= count <= most:
+            continue
+        wanted = str(least) if least == most else f"{least} to {most}"
+        if most >= 1 << 30:
+            wanted = f"at least {least}"
+        raise ModelError(f"{qualified} takes {wanted} {what}(s), the node has {count}", place=place)
+
+
+def _check_attributes(qualified: str, kinds: Mapping[str, int], rules: schema.Arity, place: str) -> None:
+    for key, wanted, required in rules.attributes:
         kind = kinds.get(key)
         if kind is None and required:
-            raise ModelError(
-                f"{node.qualified} needs the attribute {key!r}: the file is damaged", place=place
-            )
-        if kind not in (None, _ANY_KIND, wanted_kind):
+            raise ModelError(f"{qualified} needs the attribute {key!r}: the file is damaged", place=place)
+        if kind is not None and kind not in (_ANY_KIND, wanted):
             name_of = onnx.AttributeProto.AttributeType.Name
             raise ModelError(
-                f"the attribute {key!r} of {node.qualified} is {name_of(kind or 0).lower()}, "
-                f"it must be {name_of(wanted_kind).lower()}",
+                f"the attribute {key!r} of {qualified} is {name_of(kind).lower()}, "
+                f"it must be {name_of(wanted).lower()}",
                 place=place,
             )
 
@@ -317,7 +308,7 @@ def build_attribute(proto: onnx.AttributeProto, kind: int, scope: Scope) -> Attr
         ModelError: It has no value, or one that is malformed.
     """
     name = string(proto.name, scope.place)
-    place = scope.at(f"attribute {name!r}")
+    place = scope.at(f"attribute {shown(name)}")
     reference = string(proto.ref_attr_name, place)
     if reference:
         if not scope.in_function:

@@ -29,23 +29,31 @@ def text(raw: bytes | str) -> str:
 
 # Generated names reach some thousands of characters.
 _LONGEST_NAME = 1 << 16
+_SHOWN_NAME = 200
 
 
 def string(raw: str | bytes, place: str) -> str:
     """A name of the model.
 
     Raises:
-        ModelError: It is not UTF-8 (the parser then hands out bytes), absurdly long, or holds a NUL character.
+        ModelError: It is not UTF-8 (the parser then hands out bytes), absurdly long, or holds NUL.
     """
     if isinstance(raw, bytes):
         raise ModelError(f"the name {raw[:40]!r} is not UTF-8: the file is damaged", place=place)
     if len(raw) > _LONGEST_NAME:
         raise ModelError(
-            f"the name {raw[:40]!r}... has {len(raw)} characters: the file is damaged", place=place
+            f"the name {raw[:40]!r}... has {len(raw)} characters: the file is broken", place=place
         )
     if "\0" in raw:
         raise ModelError(f"the name {raw[:40]!r} holds a NUL character: the file is damaged", place=place)
     return raw
+
+
+def shown(name: str | bytes) -> str:
+    """A name of the model for a message: quoted, and cut where it is absurdly long."""
+    return repr(name if len(name) <= _SHOWN_NAME else name[: _SHOWN_NAME - 3]) + (
+        "..." if len(name) > _SHOWN_NAME else ""
+    )
 
 
 def element_type(code: int, place: str) -> ElementType:
@@ -116,6 +124,6 @@ def value_infos(protos: Iterable[onnx.ValueInfoProto], place: str) -> tuple[Valu
     found = []
     for item in protos:
         name = string(item.name, place)
-        kind = value_type(item.type, f"{place} / value {name!r}") if item.HasField("type") else None
+        kind = value_type(item.type, f"{place} / value {shown(name)}") if item.HasField("type") else None
         found.append(ValueInfo(name, kind))
     return tuple(found)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_ort_session.errors import ModelError
+from torch_ort_session.ir.convert import shown
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -172,12 +173,14 @@ def contained(location: str, folders: tuple[str, ...], place: str) -> str:
     if not location:
         raise ModelError("it has no location: the file is damaged", place=place)
     if "\0" in location:
-        raise ModelError(f"the location {location!r} holds a NUL character", place=place)
+        raise ModelError(f"the location {shown(location)} holds a NUL character", place=place)
     parts = location.replace("\\", "/").split("/")
     if location.startswith(("/", "\\")) or os.path.isabs(location) or parts[0][1:2] == ":":
-        raise ModelError(f"the location {location!r} is an absolute path; {advice}", place=place)
+        raise ModelError(f"the location {shown(location)} is an absolute path; {advice}", place=place)
     if ".." in parts:
-        raise ModelError(f"the location {location!r} leads out of the folder by '..'; {advice}", place=place)
+        raise ModelError(
+            f"the location {shown(location)} leads out of the folder by '..'; {advice}", place=place
+        )
     try:
         roots = [os.path.realpath(folder) for folder in folders]
         for folder in folders:
@@ -188,7 +191,7 @@ def contained(location: str, folders: tuple[str, ...], place: str) -> str:
             if any(os.path.commonpath((root, real)) == root for root in roots):
                 return real
             raise ModelError(
-                f"the location {location!r} is a link that leads out of the model's folder, to {real!r}; "
+                f"the location {shown(location)} is a link that leads out of the model's folder, to {shown(real)}; "
                 "copy that file beside the model if it is meant",
                 place=place,
             )
@@ -196,10 +199,11 @@ def contained(location: str, folders: tuple[str, ...], place: str) -> str:
         raise
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"the location {location!r} cannot be looked up: {_reason(error)}", place=place
+            f"the location {shown(location)} cannot be looked up: {_reason(error)}",
+            place=place,
         ) from error
     raise ModelError(
-        f"there is no file {location!r} in {folders[0]!r}: fetch the data file that belongs to the "
+        f"there is no file {shown(location)} in {folders[0]!r}: fetch the data file that belongs to the "
         "model and put it there",
         place=place,
     )

@@ -22,7 +22,7 @@ from torch_ort_session.ir.build import (
     kind_of,
     unused,
 )
-from torch_ort_session.ir.convert import string
+from torch_ort_session.ir.convert import shown, string
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node, ValueInfo
 from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.save import node_proto, type_proto
@@ -98,15 +98,15 @@ def templates(protos: Sequence[onnx.FunctionProto], scope: Scope) -> Mapping[Fun
     found: dict[FunctionKey, Template] = {}
     for proto in protos:
         key = function_key(proto)
-        shown = f"{key[0] or 'ai.onnx'}::{key[1]}" + (f":{key[2]}" if key[2] else "")
-        place = f"function {shown!r}"
+        title = f"{key[0] or 'ai.onnx'}::{key[1]}" + (f":{key[2]}" if key[2] else "")
+        place = f"function {title!r}"
         if not key[1]:
             raise ModelError("the function has no name: the file is damaged", place=place)
         if key in found:
             raise ModelError("two functions have this domain, name and overload: rename one", place=place)
         opsets = {**scope.opsets, **imports(proto.opset_import, 0, place)}
         inside = replace(scope, place=place, opsets=opsets, in_function=True, node_names={})
-        found[key] = _template(proto, shown, inside)
+        found[key] = _template(proto, title, inside)
     return found
 
 
@@ -153,9 +153,9 @@ def expand_functions(graph: Graph, found: Mapping[FunctionKey, Template], limits
         raise ModelError(
             f"the model has {_many(total)} nodes with its functions expanded, the limit is {limits.nodes}: "
             "pass Limits(nodes=...) to raise it",
-            place=f"graph {graph.name!r}",
+            place=f"graph {shown(graph.name)}",
         )
-    return _expand_graph(graph, expansion, f"graph {graph.name!r}") if found else graph
+    return _expand_graph(graph, expansion, f"graph {shown(graph.name)}") if found else graph
 
 
 def _many(count: int) -> str:
@@ -209,7 +209,7 @@ def _value_names(graph: Graph) -> Iterable[str]:
 def _expand_graph(graph: Graph, expansion: _Expansion, place: str) -> Graph:
     out: list[Node] = []
     for node in graph.nodes:
-        _expand_node(node, expansion, f"{place} / node {node.name!r}", out)
+        _expand_node(node, expansion, f"{place} / node {shown(node.name)}", out)
     return replace(graph, nodes=tuple(out))
 
 
@@ -266,7 +266,7 @@ def _instantiate(node: Node, template: Template, expansion: _Expansion, place: s
     call = _Call(place, prefix, names, {**template.defaults, **node.attributes})
     for inner in template.nodes:
         renamed = _renamed(inner, call, expansion)
-        _expand_node(renamed, expansion, f"{place} / node {inner.name!r}", out)
+        _expand_node(renamed, expansion, f"{place} / node {shown(inner.name)}", out)
     for formal, actual in copies:
         name = unused(f"{prefix}{formal}_copy", expansion.nodes)
         out.append(Node(name, "Identity", "", _IDENTITY, (names[formal],), (actual,)))
@@ -303,7 +303,9 @@ def _name(value: str, call: _Call, node: Node) -> str:
         return ""
     found = call.names.get(value)
     if found is None:
-        raise ModelError(f"the value {value!r} is never made", place=f"{call.place} / node {node.name!r}")
+        raise ModelError(
+            f"the value {value!r} is never made", place=f"{call.place} / node {shown(node.name)}"
+        )
     return found
 
 
@@ -366,7 +368,7 @@ def expand_schema_function(
     )
     out: list[Node] = []
     expansion = _Expansion(values=dict.fromkeys((*node.inputs, *node.outputs), 0))
-    _instantiate(node, template, expansion, f"node {node.name!r}", out)
+    _instantiate(node, template, expansion, f"node {shown(node.name)}", out)
     return tuple(out)
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.build import Scope, build_graph, imports
-from torch_ort_session.ir.convert import text
+from torch_ort_session.ir.convert import shown, text
 from torch_ort_session.ir.functions import expand_functions, function_key, templates
 from torch_ort_session.ir.graph import Model
 from torch_ort_session.ir.limits import Limits
@@ -82,7 +82,7 @@ def _model(parsed: Parsed, progress: Progress | None) -> Model:
         scope = replace(scope, tick=_reporter(proto, progress))
     found = templates(proto.functions, scope)
     graph = build_graph(proto.graph, scope)
-    place = f"graph {graph.name!r}"
+    place = f"graph {shown(graph.name)}"
     graph = ordered(expand_functions(graph, found, limits), place)
     metadata = {text(item.key): text(item.value) for item in proto.metadata_props}
     _log.debug("loaded %s: %d nodes, %d weights", parsed.name, len(graph.nodes), len(graph.initializers))

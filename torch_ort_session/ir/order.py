@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from torch_ort_session.errors import ModelError
+from torch_ort_session.ir.convert import shown
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node
 
 _COMPARED = 1000
@@ -39,14 +40,14 @@ def ordered(graph: Graph, place: str, outer: tuple[frozenset[str], ...] = ()) ->
         for name in names:
             if not any(name in scope for scope in scopes):
                 raise ModelError(
-                    f"its input {name!r} is made by no node and is no input or "
+                    f"its input {shown(name)} is made by no node and is no input or "
                     f"initializer{_near(name, local)}",
-                    place=f"{place} / node {node.name!r}",
+                    place=f"{place} / node {shown(node.name)}",
                 )
     for info in graph.outputs:
         if not info.name or not any(info.name in scope for scope in scopes):
             raise ModelError(
-                f"the output {info.name!r} is made by no node and is no input or initializer"
+                f"the output {shown(info.name)} is made by no node and is no input or initializer"
                 f"{_near(info.name, local)}",
                 place=place,
             )
@@ -61,7 +62,7 @@ def _formal_names(graph: Graph, place: str) -> set[str]:
         if not info.name:
             raise ModelError("an input has no name: the file is damaged", place=place)
         if info.name in known:
-            raise ModelError(f"two inputs have the name {info.name!r}: rename one", place=place)
+            raise ModelError(f"two inputs have the name {shown(info.name)}: rename one", place=place)
         known.add(info.name)
     # An initializer may have the name of an input: it is then the input's default.
     return known | set(graph.initializers)
@@ -73,11 +74,11 @@ def _all_names(graph: Graph, known: set[str], place: str) -> Iterable[str]:
         for name in node.outputs:
             if name and name in made:
                 raise ModelError(
-                    f"its output {name!r} is made already, by {made[name]}: rename one",
-                    place=f"{place} / node {node.name!r}",
+                    f"its output {shown(name)} is made already, by {made[name]}: rename one",
+                    place=f"{place} / node {shown(node.name)}",
                 )
             if name:
-                made[name] = f"node {node.name!r}"
+                made[name] = f"node {shown(node.name)}"
     return made
 
 
@@ -85,10 +86,12 @@ def _with_ordered_bodies(node: Node, place: str, scopes: tuple[frozenset[str], .
     changed: dict[str, AttributeValue] = {}
     for key, value in node.attributes.items():
         if isinstance(value, Graph):
-            changed[key] = ordered(value, f"{place} / node {node.name!r} / {key} {value.name!r}", scopes)
+            changed[key] = ordered(
+                value, f"{place} / node {shown(node.name)} / {key} {shown(value.name)}", scopes
+            )
         elif isinstance(value, tuple) and value and isinstance(value[0], Graph):
             changed[key] = tuple(
-                ordered(item, f"{place} / node {node.name!r} / {key} {item.name!r}", scopes)
+                ordered(item, f"{place} / node {shown(node.name)} / {key} {shown(item.name)}", scopes)
                 for item in value
                 if isinstance(item, Graph)
             )

@@ -10,7 +10,7 @@ import onnx
 import torch
 
 from torch_ort_session.errors import ModelError
-from torch_ort_session.ir.convert import string
+from torch_ort_session.ir.convert import shown, string
 from torch_ort_session.ir.files import MappedFile, contained, open_file
 from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.wire import NO_CUTS, Cuts
@@ -81,7 +81,7 @@ class Storage:
             )
         if not self.folders:
             raise ModelError(
-                f"the data lies in the file {location!r}, and a model that does not come from a "
+                f"the data lies in the file {shown(location)}, and a model that does not come from a "
                 "path has no folder: "
                 "pass base_dir=",
                 place=place,
@@ -93,7 +93,7 @@ class Storage:
         start = offset or 0
         if start + expected > file.size:
             raise ModelError(
-                f"{expected} bytes at offset {start} run past the end of {location!r}, which has "
+                f"{expected} bytes at offset {start} run past the end of {shown(location)}, which has "
                 f"{file.size} bytes: "
                 "the data file is truncated or belongs to another model",
                 place=place,
@@ -106,7 +106,7 @@ class Storage:
         if links > 1 and not self.limits.hard_links:
             file.close()
             raise ModelError(
-                f"{real!r} has {links} names (hard links), so it may be a file from outside of the "
+                f"{shown(real)} has {links} names (hard links), so it may be a file from outside of the "
                 "model's folder: "
                 "copy it, or pass Limits(hard_links=True) for a model you trust",
                 place=place,

@@ -45,6 +45,18 @@ def weight(proto: onnx.TensorProto, storage: Storage, place: str) -> Weight:
     Raises:
         ModelError: Its type is unknown, its dims are absurd, or its data does not fit its type and dims.
     """
+    try:
+        return _weight(proto, storage, place)
+    except RuntimeError as error:
+        raise _no_memory(error, place) from error
+
+
+def _no_memory(error: RuntimeError, place: str) -> ModelError:
+    """torch says so with a plain RuntimeError when the CPU has no memory left."""
+    return ModelError(f"its data cannot be held in memory: {str(error)[:200]}", place=place)
+
+
+def _weight(proto: onnx.TensorProto, storage: Storage, place: str) -> Weight:
     name = string(proto.name, place)
     element = element_type(proto.data_type, place)
     dims = checked_dims(proto.dims, storage.limits.elements, place)
@@ -195,6 +207,13 @@ def sparse_weight(proto: onnx.SparseTensorProto, storage: Storage, place: str) -
         ModelError: Its parts do not fit each other, an index is out of bounds or given twice, or the dense
             tensor is beyond the limits.
     """
+    try:
+        return _dense(proto, storage, place)
+    except RuntimeError as error:
+        raise _no_memory(error, place) from error
+
+
+def _dense(proto: onnx.SparseTensorProto, storage: Storage, place: str) -> Weight:
     values = weight(proto.values, storage, f"{place} / values")
     dims = checked_dims(proto.dims, storage.limits.elements, place)
     dtype = values.element.torch_dtype
