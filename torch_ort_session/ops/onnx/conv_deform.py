@@ -63,11 +63,9 @@ def deform_conv(
         (sizes[d] + begin[d] + end[d] - (widths[d] - 1) * dilations[d] - 1) // strides[d] + 1
         for d in range(rank)
     )
-    if tuple(offset.shape[1:]) != (offset_group * taps * rank, *outs):
-        raise ValueError(
-            f"offset must have the shape [N, {offset_group * taps * rank}, *{list(outs)}], "
-            f"but it is {list(offset.shape)}."
-        )
+    wanted = [x.shape[0], offset_group * taps * rank, *outs]
+    if list(offset.shape) != wanted:
+        raise ValueError(f"offset must have the shape {wanted}, but it is {list(offset.shape)}.")
     batch, channels = x.shape[0], x.shape[1]
     moved = offset.reshape(batch, offset_group, taps, rank, *outs)
     positions = [
