@@ -63,6 +63,13 @@ def with_bits(fn: Callable[..., Tensor], *xs: Tensor, out: Tensor | None = None)
     return result.view(xs[0].dtype)
 
 
+def pick(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """``torch.where`` for every dtype: that of torch 2.11 has no unsigned integers of two bytes and more."""
+    if x.dtype in UNSIGNED:
+        return torch.where(condition, same_bits(x), same_bits(y)).view(x.dtype)
+    return torch.where(condition, x, y)
+
+
 def ordered(x: Tensor) -> Tensor:
     """An unsigned tensor as signed integers of its width in the same order; other dtypes stay.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops._helpers.widen import pick
 from torch_ort_session.ops.kernel import KernelContext, Scalar, kernel
 
 
@@ -161,4 +162,4 @@ def one_hot(indices: Tensor, depth: int, values: Tensor, *, axis: int = -1) -> T
     view[axis] = depth
     places = torch.arange(depth, device=index.device).reshape(view)
     # A negative index counts from the end, so it also matches the place that lies one depth before it.
-    return torch.where((index == places) | (index + depth == places) & (index < 0), values[1], values[0])
+    return pick((index == places) | (index + depth == places) & (index < 0), values[1], values[0])

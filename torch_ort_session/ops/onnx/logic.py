@@ -13,6 +13,7 @@ from torch_ort_session.ops._helpers.legacy_broadcast import align
 from torch_ort_session.ops._helpers.widen import (
     UNSIGNED,
     deliver,
+    pick,
     shift_right_unsigned,
     with_bits,
 )
@@ -137,5 +138,5 @@ def where(condition: Tensor, x: Tensor | Strings, y: Tensor | Strings) -> Tensor
         A tensor of that type.
     """
     if isinstance(x, Tensor) and isinstance(y, Tensor):
-        return torch.where(condition, x, y)
+        return pick(condition, x, y)
     return strings.by_position(where, condition, x, y)

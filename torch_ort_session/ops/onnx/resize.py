@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from torch_ort_session.ops._helpers import interpolate
 from torch_ort_session.ops._helpers.interpolate import AxisPlan, Filter
+from torch_ort_session.ops._helpers.widen import pick
 from torch_ort_session.ops.kernel import kernel
 
 _ROUNDS_TO_BLOCK = {
@@ -246,7 +247,7 @@ def _filled(y: Tensor, plan: AxisPlan, coordinates: Tensor, fill: float | None) 
     if fill is None:
         return y
     mask = interpolate.outside(coordinates, plan.size_in)
-    return torch.where(mask.reshape(-1, *(1,) * (y.dim() - plan.axis - 1)), y.new_full((), fill), y)
+    return pick(mask.reshape(-1, *(1,) * (y.dim() - plan.axis - 1)), y.new_full((), fill), y)
 
 
 def _narrow(y: Tensor, dtype: torch.dtype) -> Tensor:
