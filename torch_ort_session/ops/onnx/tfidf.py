@@ -5,11 +5,14 @@ Source: https://onnx.ai/onnx/operators/onnx__TfIdfVectorizer.html
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops._helpers.prepared import prepared
+from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
 @kernel("TfIdfVectorizer", since=(9,))
@@ -25,6 +28,7 @@ def tfidf_vectorizer(
     pool_int64s: list[int] | None = None,
     pool_strings: list[str] | None = None,
     weights: list[float] | None = None,
+    ctx: KernelContext,
 ) -> Tensor:
     """How often each n-gram of a pool appears in each row.
 
@@ -39,6 +43,7 @@ def tfidf_vectorizer(
         pool_int64s: The n-grams, first those of length 1.
         pool_strings: The same for strings.
         weights: Weight of each n-gram, 1 without it.
+        ctx: The step.
 
     Returns:
         float32 [columns] or [n, columns].
@@ -50,34 +55,58 @@ def tfidf_vectorizer(
     """
     if mode not in ("TF", "IDF", "TFIDF"):
         raise ValueError(f"mode {mode!r} is none of 'TF', 'IDF' and 'TFIDF'")
-    if isinstance(X, Tensor):
-        if pool_int64s is None:
-            raise ValueError("integer tokens need pool_int64s")
-        tokens = X.to(torch.int64)
-        pool = torch.tensor(pool_int64s, dtype=torch.int64, device=X.device)
-    else:
-        if pool_strings is None:
-            raise ValueError("string tokens need pool_strings")
-        tokens, pool, _ = strings.codes([], X, strings.array(pool_strings))
+    if (pool_int64s if isinstance(X, Tensor) else pool_strings) is None:
+        raise ValueError("TfIdfVectorizer needs pool_int64s for integers, pool_strings for strings")
+
+    def make() -> _Pool:
+        words = list(dict.fromkeys(pool_strings or []))
+        numbers = dict(zip(words, range(len(words)), strict=True))
+        flat = pool_int64s or [numbers[word] for word in pool_strings or []]
+        pool = torch.tensor(flat, dtype=torch.int64, device=ctx.device)
+        ends = [*ngram_counts[1:], len(flat)]
+        grams = [
+            pool[start:end].reshape(-1, i + 1)
+            for i, (start, end) in enumerate(zip(ngram_counts, ends, strict=True))
+        ]
+        scale = weights if weights and mode != "TF" else [1.0] * len(ngram_indexes)
+        return _Pool(
+            grams=grams,
+            columns=torch.tensor(ngram_indexes, dtype=torch.int64, device=ctx.device),
+            scale=torch.tensor(scale, dtype=torch.float32, device=ctx.device),
+            words=words,
+        )
+
+    pool = prepared(ctx, make)
+    tokens = X.to(torch.int64) if isinstance(X, Tensor) else strings.find(pool.words, X).to(ctx.device)
     rows = tokens.reshape(-1, tokens.shape[-1])
-    columns = torch.tensor(ngram_indexes, dtype=torch.int64, device=pool.device)
-    scale = torch.ones(len(ngram_indexes), dtype=torch.float32, device=pool.device)
-    if weights is not None and mode != "TF":
-        scale = torch.tensor(weights, dtype=torch.float32, device=pool.device)
-    count = max(ngram_indexes, default=-1) + 1
-    result = torch.zeros(rows.shape[0], count, dtype=torch.float32, device=pool.device)
-    bounds = [*ngram_counts, len(pool)]
+    result = torch.zeros(rows.shape[0], max(ngram_indexes, default=-1) + 1, device=rows.device)
     first = 0
-    for length in range(1, len(ngram_counts) + 1):
-        grams = pool[bounds[length - 1] : bounds[length]].reshape(-1, length)
+    for length, grams in enumerate(pool.grams, start=1):
         here = slice(first, first + len(grams))
         first += len(grams)
         if min_gram_length <= length <= max_gram_length and len(grams):
             found = _counts(rows, grams, max_skip_count if length > 1 else 0)
             if mode == "IDF":
                 found = found.clamp(max=1)
-            result = result.index_add(1, columns[here], found * scale[here])
+            result = result.index_add(1, pool.columns[here], found * pool.scale[here])
     return result.reshape(tokens.shape[:-1] + result.shape[1:])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pool:
+    """The n-grams as tensors.
+
+    Attributes:
+        grams: For each length int64 [n-grams, length].
+        columns: int64, the column of each n-gram.
+        scale: float32, its weight.
+        words: What string tokens are numbered by.
+    """
+
+    grams: list[Tensor]
+    columns: Tensor
+    scale: Tensor
+    words: list[str]
 
 
 def _counts(rows: Tensor, grams: Tensor, most_skips: int) -> Tensor:
