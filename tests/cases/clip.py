@@ -25,6 +25,7 @@ CASES: tuple[OpCase, ...] = (
         id="above_int64",
     ),
     OpCase("Clip", [t(3, 4, low=-9, high=9), const(-3)], opsets=(11, 12, 13), oracle=clipped, id="low_alone"),
+    OpCase("Clip", [t(3, 4, low=-9, high=9), const(-3.5), const(4.5)], grad=True, id="gradients_of_bounds"),
     OpCase("Clip", [t(3, 4, low=-9, high=9), None, const(3)], dtypes=("float32", "int64"), oracle=clipped),
     OpCase("Clip", [t(3, 4)], dtypes=("float32", "uint16"), id="no_bounds"),
     OpCase("Clip", [t(3, 4, low=-9, high=9), const(4), const(-3)], dtypes=("float32", "int32"), id="crossed"),

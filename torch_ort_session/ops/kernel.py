@@ -104,13 +104,19 @@ Seam: TypeAlias = str | Callable[[Node], str | None] | None
 class InputParam:
     """One positional parameter: its name, whether it may be absent or repeats, and its host form.
 
-    ``host`` is None for a tensor, else one of ``"ints" "floats" "int" "float" "bool" "scalar"``.
+    ``host`` is None for a tensor, else one of ``"ints" "floats" "int" "float" "bool" "scalar" "constant"``;
+    the last is a number where the model holds a constant, and the tensor itself where it does not.
     """
 
     name: str
     optional: bool
     variadic: bool
     host: str | None
+
+    @property
+    def read(self) -> bool:
+        """Whether the kernel wants Python numbers whatever the input is, so that its data is read."""
+        return self.host is not None and self.host != "constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,8 @@ def kernel(
         since: Exactly the schema revisions served.
         domain: Operator domain, ``""`` for ai.onnx.
         host: Names of parameters wanted as Python numbers (``int``, ``float``, ``bool``, ``Scalar``,
-            ``list[int]`` or ``list[float]`` by their annotation).
+            ``list[int]`` or ``list[float]`` by their annotation), or as one where it is a constant and as the
+            tensor where it is not (``Scalar | Tensor``).
         view_of: Parameter whose memory the result may alias.
         state: Parameters that may be updated in place.
         capacity: Parameters that may come at full capacity.
@@ -298,6 +305,7 @@ def _host_form(fn: Callable[..., Any], name: str, hint: object) -> str:
         list[int]: "ints",
         list[float]: "floats",
         Scalar: "scalar",
+        Scalar | torch.Tensor: "constant",
     }
     try:
         return forms[hint]

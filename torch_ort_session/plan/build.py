@@ -224,8 +224,8 @@ class _Scope:
         """The inputs on the side where the kernel wants them."""
         placed = []
         for param, value in zip(input_params(kernel, len(inputs)), inputs, strict=True):
-            wants_host = param.host is not None or (on_host and not kernel.host_result)
-            if wants_host and value in self.weights.origins:
+            wants_host = param.read or (on_host and not kernel.host_result)
+            if (wants_host or param.host is not None) and value in self.weights.origins:
                 placed.append(self.constant(*self.weights.origins[value], on_host=True))
             elif not wants_host and not on_host and value in self.placement.host:
                 placed.append(self.on_device(value))

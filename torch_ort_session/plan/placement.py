@@ -69,7 +69,7 @@ class Placement:
         if kernel.varies or kernel.seam_reason(node) is not None:
             return False
         params = input_params(kernel, len(inputs))
-        tensors = [value for param, value in zip(params, inputs, strict=True) if param.host is None and value]
+        tensors = [value for param, value in zip(params, inputs, strict=True) if not param.read and value]
         if not all(value in self.host or value in self.either for value in tensors):
             return False
         wanted = any(name in self.demanded for name in node.outputs)
@@ -110,9 +110,7 @@ def host_demand(nodes: Sequence[Node], hostable: Iterable[str]) -> set[str]:
     for node, moves in zip(reversed(nodes), reversed(movable), strict=True):
         kernel = registry.find(node.op, node.domain, node.since)
         params: list[InputParam] = [] if kernel is None else input_params(kernel, len(node.inputs))
-        demanded.update(
-            name for param, name in zip(params, node.inputs, strict=False) if param.host is not None
-        )
+        demanded.update(name for param, name in zip(params, node.inputs, strict=False) if param.read)
         if moves and not demanded.isdisjoint(node.outputs):
             demanded.update(node.inputs)
         for _, body in node.subgraphs():

@@ -16,12 +16,16 @@ _FLOAT32_MAX = 3.4028234663852886e38
 
 @kernel("Clip", since=(11, 12, 13), host=("low", "high"))
 def clip(
-    x: Tensor, low: Scalar | None = None, high: Scalar | None = None, *, out: Tensor | None = None
+    x: Tensor,
+    low: Scalar | Tensor | None = None,
+    high: Scalar | Tensor | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """``min(max(x, low), high)``; a bound that is left out does not bind, NaN in any of them is NaN.
 
-    The bounds are host values: they are constants in nearly every model, and torch clamps by numbers about
-    ten times as fast as by tensors.
+    The bounds are numbers where the model holds constants, as nearly every model does: torch clamps by
+    numbers about ten times as fast as by tensors.
 
     Args:
         x: Numbers of any type.
@@ -34,9 +38,27 @@ def clip(
     if x.dtype in UNSIGNED:
         # In the order-preserving signed form every value is lower by half the range.
         half = 1 << (x.dtype.itemsize * 8 - 1)
-        bounds = [None if bound is None else int(bound) - half for bound in (low, high)]
-        return deliver(unordered(torch.clamp(ordered(x), *bounds), x.dtype), out)
+        bounds = [
+            ordered(bound) if isinstance(bound, Tensor) else None if bound is None else int(bound) - half
+            for bound in (low, high)
+        ]
+        return deliver(unordered(_clamped(ordered(x), *bounds), x.dtype), out)
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return deliver(_clamped(x, low, high), out)
     return torch.clamp(x, low, high, out=out)
+
+
+def _clamped(x: Tensor, low: Scalar | Tensor | None, high: Scalar | Tensor | None) -> Tensor:
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return torch.clamp(x, _limit(low, x), _limit(high, x))
+    return torch.clamp(x, low, high)
+
+
+def _limit(bound: Scalar | Tensor | None, x: Tensor) -> Tensor | None:
+    """A bound as a tensor of no dims, which gets its gradient too."""
+    if bound is None:
+        return None
+    return bound.reshape(()) if isinstance(bound, Tensor) else x.new_tensor(bound)
 
 
 @kernel("Clip", since=(1,))
