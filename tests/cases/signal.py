@@ -53,6 +53,7 @@ CASES: tuple[OpCase, ...] = (
     OpCase("STFT", [t(2, 20, 1), const(4, "int32"), t(5, low=0.1)], {"onesided": 0}),
     OpCase("STFT", [t(1, 20, 1), const(2, "int64"), None, const(8, "int64")], dtypes=_FLOATS[:3]),
     OpCase("STFT", [t(1, 10, 1), const(2, "int64")]),
+    OpCase("STFT", [t(2, 20), const(3, "int64"), t(6, low=0.1)], oracle="onnxruntime", id="rank 2"),
     OpCase(
         "STFT",
         [t(2, 20, 2), const(3, "int64"), t(6, low=0.1)],

@@ -89,7 +89,7 @@ def stft(
     Source: https://onnx.ai/onnx/operators/onnx__STFT.html
 
     Args:
-        signal: ``[batch, length, 1]`` real or ``[batch, length, 2]`` complex.
+        signal: ``[batch, length, 1]`` or ``[batch, length]`` real, or ``[batch, length, 2]`` complex.
         frame_step: Distance of frames.
         window: ``[frame_length]`` or None for ones.
         frame_length: Length of a frame; None takes that of the window, or of the signal.
@@ -101,6 +101,8 @@ def stft(
     Raises:
         ValueError: The window is not as long as a frame, or the signal is shorter than one.
     """
+    if signal.dim() == 2:
+        signal = signal.unsqueeze(-1)
     if frame_length is None:
         frame_length = signal.shape[1] if window is None else window.shape[0]
     if window is not None and window.shape[0] != frame_length:
