@@ -79,7 +79,8 @@ def tfidf_vectorizer(
     pool = prepared(ctx, make)
     tokens = X.to(torch.int64) if isinstance(X, Tensor) else strings.find(pool.words, X).to(ctx.device)
     rows = tokens.reshape(-1, tokens.shape[-1])
-    result = torch.zeros(rows.shape[0], max(ngram_indexes, default=-1) + 1, device=rows.device)
+    count = max(ngram_indexes, default=-1) + 1
+    result = torch.zeros(rows.shape[0], count, dtype=torch.float32, device=rows.device)
     first = 0
     for length, grams in enumerate(pool.grams, start=1):
         here = slice(first, first + len(grams))
