@@ -79,7 +79,8 @@ def constant_of_shape(input: list[int], *, value: Tensor | None = None, ctx: Ker
     """
     if value is None:
         return torch.zeros(input, dtype=torch.float32, device=ctx.device)
-    return value.to(ctx.device).reshape(()).expand(input).clone(memory_format=torch.contiguous_format)
+    filled = torch.empty(input, dtype=value.dtype, device=ctx.device)
+    return filled.copy_(value if input else value.reshape(()))
 
 
 @kernel("EyeLike", since=(9, 22))

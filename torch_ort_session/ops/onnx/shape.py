@@ -131,9 +131,11 @@ def unsqueeze(data: Tensor, axes: list[int]) -> Tensor:
     places = sorted(axis + rank if axis < 0 else axis for axis in axes)
     if len(set(places)) < len(places) or (places and not 0 <= places[0] <= places[-1] < rank):
         raise ValueError(f"axes {axes} do not name {len(axes)} different dims of a result of rank {rank}")
+    dims = list(data.shape)
     for place in places:
-        data = data.unsqueeze(place)
-    return data
+        dims.insert(place, 1)
+    # Dims of size 1 never make a reshape copy.
+    return data.reshape(dims)
 
 
 @kernel("Unsqueeze", since=(1, 11), view_of="data")
