@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 
@@ -59,41 +59,48 @@ def bind_steps(steps: Steps) -> Program:
     return Program(steps, calls, frozenset(storages(steps.template)))
 
 
-def execute(program: Program, values: Values) -> None:
-    """Run every step on ``values``, dropping each value after its last use.
+def execute(program: Program, values: Values, calls: tuple[BoundStep, ...] | None = None) -> None:
+    """Run steps on ``values``, dropping each value after its last use.
 
     Args:
         program: What to run.
         values: The frame: one entry a value id, with constants and feeds in place.
+        calls: A run of the program's calls; None is all of them.
 
     Raises:
         KernelError: A kernel failed; it names the node and its inputs, and the cause is chained.
     """
     bound = None
     try:
-        for bound in program.calls:
+        for bound in program.calls if calls is None else calls:
             bound.call(values)
             for value in bound.release:
                 values[value] = None
-    except SessionError:
-        raise
-    except torch.OutOfMemoryError as error:
-        if bound is not None:
-            error.add_note(f"while running node {bound.step.node.name!r} ({bound.step.node.qualified})")
-        raise
     except Exception as error:
         if bound is None:
             raise
-        raise _failure(bound.step, program.steps, values, error) from error
+        raise_failure(bound.step, program.steps, values, error)
 
 
-def _failure(step: Step, steps: Steps, values: Values, error: Exception) -> KernelError:
+def raise_failure(step: Step, steps: Steps, values: Values, error: Exception) -> NoReturn:
+    """Raise what a step's failure is to its user.
+
+    Raises:
+        SessionError: As it came, from inside of a body.
+        torch.OutOfMemoryError: As it came, with the node in a note.
+        KernelError: Anything else, naming node, op and inputs, with the cause chained.
+    """
+    if isinstance(error, SessionError):
+        raise error
+    if isinstance(error, torch.OutOfMemoryError):
+        error.add_note(f"while running node {step.node.name!r} ({step.node.qualified})")
+        raise error
     inputs = [
         f"{name or '(absent)'}: {describe_value(values[value])}"
         for name, value in zip(step.node.inputs, step.inputs, strict=True)
     ]
     text = str(error).strip() or type(error).__name__
-    return KernelError(text, node=step.node.name, op=step.node.qualified, inputs=inputs)
+    raise KernelError(text, node=step.node.name, op=step.node.qualified, inputs=inputs) from error
 
 
 def describe_value(value: object) -> str:
@@ -132,7 +139,7 @@ def _bind(step: Step, steps: Steps) -> Call:
     call = functools.partial(kernel.fn, **keywords) if keywords else kernel.fn
     if step.bodies:
         return _with_bodies(kernel, keywords, step, inputs, params)
-    forms = tuple(params[i].host for i in range(len(inputs)))
+    forms = tuple(params[i].host if params[i].read else None for i in range(len(inputs)))
     return _positional(call, tuple(inputs), forms, step.outputs, signature.several_outputs)
 
 
@@ -264,6 +271,9 @@ def _host(value: Any, form: str | None) -> Any:
             raise ValueError(f"{value.numel()} elements are too many for a list of sizes, axes or scales")
         listed = value.tolist()
         return listed if isinstance(listed, list) else [listed]
+    if form == "constant" and len(value.shape):
+        # Dims, even of one element, take part in a broadcast, which a number would not.
+        return value
     if math.prod(value.shape) != 1:
         raise ValueError(f"a single number is expected, not a tensor of shape {list(value.shape)}")
     number = value.item()

@@ -16,7 +16,7 @@ from torch_ort_session.ops._helpers.widen import (
     to_wide,
     with_bits,
 )
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.kernel import Scalar, kernel
 
 
 @kernel("Add", since=(7, 13, 14))
@@ -55,13 +55,18 @@ def div(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     return deliver(divide_truncating(a, b), out)
 
 
-@kernel("Pow", since=(7, 12, 13, 15))
-def pow_(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+@kernel("Pow", since=(7, 12, 13, 15), host=("y",))
+def pow_(x: Tensor, y: Scalar | Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise ``x ** y`` in the dtype of ``x``, broadcast.
 
     Integer powers of integers are exact modulo the width of ``x``; a float power of an integer is computed
-    in float64 and rounded towards zero.
+    in float64 and rounded towards zero. A constant exponent comes as a number: torch squares and takes roots
+    by far faster than it raises to a tensor.
     """
+    if not isinstance(y, Tensor):
+        if x.dtype.is_floating_point:
+            return torch.pow(x, y, out=out)
+        y = torch.tensor(y, dtype=torch.float64 if isinstance(y, float) else torch.int64, device=x.device)
     if x.dtype is y.dtype:
         return torch.pow(x, y, out=out)
     if x.dtype.is_floating_point:

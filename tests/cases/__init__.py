@@ -1,0 +1,1 @@
+"""Op cases, one file a family."""
