@@ -67,7 +67,8 @@ def _lower(graph: Graph, outer: Mapping[str, ElementType], found: _Found, depth:
         bodies = dict(node.subgraphs())
         kernel = registry.find(node.op, node.domain, node.since)
         if node.op == "Constant" and node.domain == "" and kernel is not None:
-            initializers[node.outputs[0]] = _constant(node)
+            if node.outputs[0]:
+                initializers[node.outputs[0]] = _constant(node, kernel)
             continue
         if (bodies or kernel is None) and types is None:
             types = {**outer, **element_types(graph, outer=outer)}
@@ -134,14 +135,16 @@ def _expand(
     return list(lowered.nodes)
 
 
-def _constant(node: Node) -> Weight:
-    kernel = registry.find(node.op, node.domain, node.since)
-    assert kernel is not None
+def _constant(node: Node, kernel: Kernel) -> Weight:
     given = node.attributes.get("value", node.attributes.get("sparse_value"))
     if isinstance(given, Weight):
         return replace(given, name="")
     attributes = {k: list(v) if isinstance(v, tuple) else v for k, v in node.attributes.items()}
-    value = kernel.fn(**attributes)
+    _check(node, kernel)
+    try:
+        value = kernel.fn(**attributes)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(str(error), place=f"node {node.name!r} ({node.qualified})") from error
     if isinstance(value, np.ndarray):
         return Weight("", ElementType.STRING, value)
     assert isinstance(value, torch.Tensor)
