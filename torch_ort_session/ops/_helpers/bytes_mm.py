@@ -150,9 +150,9 @@ def _corrected(a: Tensor, b: Tensor, a_zero: _Zero, b_zero: _Zero) -> Tensor:
         y, sums = full[:rows], full[rows:]
         if b_zero is not None:
             sums = sums - b_zero * terms
-        y = y - sums * a_zero
+        y = y.sub_(sums * a_zero)
     if b_zero is not None:
-        y = y - torch._int_mm(a, a.new_ones(terms, 1)) * b_zero
+        y = y.sub_(torch._int_mm(a, a.new_ones(terms, 1)) * b_zero)
     return y
 
 
