@@ -32,9 +32,14 @@ class ValidationWord:
 
         Returns:
             The wrapped index, with 0 in the place of every bad one.
+
+        Raises:
+            IndexError: The axis is empty, and an index is given.
         """
         if index.numel() == 0:
             return index
+        if size == 0:
+            raise IndexError("the indexed axis is empty, so that no index is valid")
         number = self.numbers.setdefault(node, len(self.numbers) + 1)
         bad = (index < -size) | (index >= size)
         flat = bad.reshape(-1)
