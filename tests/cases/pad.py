@@ -26,6 +26,7 @@ CASES: tuple[OpCase, ...] = (
         grad=True,
         id="cut",
     ),
+    OpCase("Pad", [t(1, 3), ints(2, 1, -2, -4)], oracle="onnxruntime", opset=21, id="cut_beyond"),
     OpCase("Pad", [t(2, 3), ints(0, 0, 0, 0)], id="nothing"),
     OpCase("Pad", [t(0, 3), ints(1, 0, 1, 0), const(1.0)], id="empty"),
     OpCase("Pad", [t(2, 1, 2, 1, 2, 2), ints(*[1] * 12)], id="rank_6"),

@@ -28,6 +28,13 @@ CASES: tuple[OpCase, ...] = (
     OpCase("Slice", [t(7, 4), ints(5, 3), ints(0, -9), ints(0, 1), ints(-2, -1)], id="backwards"),
     OpCase("Slice", [t(7), ints(99), ints(1), ints(0), ints(-3)], id="clamped_back"),
     OpCase("Slice", [t(7), ints(1), ints(5), ints(0), ints(-1)], id="nothing_back"),
+    OpCase(
+        "Slice",
+        [t(5, 4), ints(-9), ints(-9), ints(0), ints(-2)],
+        oracle="onnxruntime",
+        opset=13,
+        id="start_before_the_first",
+    ),
     OpCase("Slice", [t(5, 4), ints(), ints()], id="no_axes"),
     OpCase(
         "Slice",

@@ -111,6 +111,7 @@ def test_what_users_read() -> None:
         message(lambda: pad(x, [1], axes=[0])),
         message(lambda: pad(x, [0, 0, 0, 0], mode="mirror")),
         message(lambda: pad(x[:, :0], [0, 1, 0, 0], mode="edge")),
+        message(lambda: pad(x, [-2, 0, -1, 0])),
         message(lambda: scatter_elements(x, x.to(torch.int64), x, reduction="mean", ctx=CTX)),
         message(lambda: tensor_scatter(x, x, axis=0, ctx=CTX)),
     ]
@@ -123,6 +124,7 @@ pads [1, 1] needs two numbers for each of the 2 dims of the input
 pads [1] needs two numbers for each of the axes [0]
 mode 'mirror' is none of 'constant', 'edge', 'reflect' and 'wrap'
 mode 'edge' cannot pad axis 1: it has no elements
+pads [-2, 0, -1, 0] take more than there is of an input of shape (2, 3)
 reduction 'mean' is none of 'none', 'add', 'mul', 'max' and 'min'
 axis 0 with mode 'linear': the axis must not be 0, the mode linear or circular""",
     )

@@ -83,7 +83,15 @@ def pad_legacy(data: Tensor, *, paddings: list[int], mode: str = "constant", val
 
 def _pad(data: Tensor, pads: list[int], value: Scalar, mode: str) -> Tensor:
     rank = data.dim()
+    left = [size + pads[i] + pads[i + rank] for i, size in enumerate(data.shape)]
+    if min(left, default=0) < 0:
+        raise ValueError(f"pads {pads} take more than there is of an input of shape {tuple(data.shape)}")
     if mode == "constant":
+        if any(min(pads[i], 0) + min(pads[i + rank], 0) < -data.shape[i] for i in range(rank)):
+            # More is cut at one end than there is: only what is put at the other end makes up for it.
+            grown = _pad(data, [max(count, 0) for count in pads], value, mode)
+            ends = [size + min(pads[i + rank], 0) for i, size in enumerate(grown.shape)]
+            return grown[tuple(slice(max(-pads[i], 0), max(end, 0)) for i, end in enumerate(ends))]
         # torch counts from the last dim, begin and end side by side.
         return torch.constant_pad_nd(
             data, [pads[place] for axis in range(rank - 1, -1, -1) for place in (axis, axis + rank)], value

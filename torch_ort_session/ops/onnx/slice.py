@@ -79,7 +79,9 @@ def _many(
         index[axis] = slice(max(start, _LEAST), max(end, _LEAST), step)
         if step < 0:
             # torch has no negative steps: take the same places in ascending order, then turn them round.
-            places = range(data.shape[axis])[start:end:step]
+            # Unlike Python's, a start before the first element is moved onto it.
+            size = data.shape[axis]
+            places = range(size)[max(start, -size) : end : step]
             index[axis] = slice(places[-1], places[0] + 1, -step) if len(places) else slice(0, 0)
             backwards.append(axis)
     part = data[tuple(index)]
