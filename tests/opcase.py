@@ -129,7 +129,7 @@ class OpCase:
         opsets: Several opsets; overrides ``opset``.
         outputs: Number of outputs; a tuple of bools leaves out those that are False.
         grad: Whether float inputs are checked with gradcheck.
-        oracle: ``"reference"`` (onnx's), ``"onnxruntime"``, or a function of the numpy inputs and ``**attrs``.
+        oracle: ``"reference"`` (onnx's), ``"onnxruntime"``, or a function of numpy inputs and ``**attrs``.
         tol: Relative tolerance; None takes the dtype's.
         id: Text for the test's name.
     """
