@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import torch
 
-from torch_ort_session.errors import KernelError, SessionError
+from torch_ort_session.errors import KernelError, ModelError, SessionError
 from torch_ort_session.ir.graph import AttributeValue, Weight
 from torch_ort_session.ops.kernel import InputParam, Kernel, Value
 from torch_ort_session.plan.steps import NOTHING, BodySteps, Step, Steps, input_params
@@ -135,12 +135,20 @@ def _bind(step: Step, steps: Steps) -> Call:
     while inputs and _foldable(params[len(inputs) - 1], inputs[-1], steps):
         param, value = params[len(inputs) - 1], inputs.pop()
         if value != NOTHING or param.host is not None:
-            keywords[param.name] = _host(steps.template[value], param.host)
+            keywords[param.name] = _constant_host(steps.template[value], param, step)
     call = functools.partial(kernel.fn, **keywords) if keywords else kernel.fn
     if step.bodies:
         return _with_bodies(kernel, keywords, step, inputs, params)
     forms = tuple(params[i].host if params[i].read else None for i in range(len(inputs)))
     return _positional(call, tuple(inputs), forms, step.outputs, signature.several_outputs)
+
+
+def _constant_host(value: object, param: InputParam, step: Step) -> object:
+    try:
+        return _host(value, param.host)
+    except (TypeError, ValueError, RuntimeError) as error:
+        place = f"node {step.node.name!r} ({step.node.qualified})"
+        raise ModelError(f"its constant input {param.name!r} does not fit: {error}", place=place) from error
 
 
 def _foldable(param: InputParam, value: int, steps: Steps) -> bool:
