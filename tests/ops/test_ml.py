@@ -106,6 +106,7 @@ def test_what_attributes_make_is_made_once_and_goes_with_its_step() -> None:
     ctx, calls = context(), []
     for _ in range(3):
         assert prepared.prepared(ctx, lambda: calls.append(1) or "made") == "made"
+    assert prepared.prepared(ctx, lambda: "other", "apart") == "other"
     assert len(calls) == 1
     gone = weakref.ref(ctx)
     del ctx
@@ -168,7 +169,7 @@ def test_what_users_read_of_features() -> None:
         lambda: label_encoder(torch.tensor([4]), keys_strings=["a"], values_int64s=[1], ctx=context()),
         lambda: label_encoder(torch.tensor([4]), keys_int64s=[1, 2], values_int64s=[1], ctx=context()),
         lambda: label_encoder(torch.tensor([4]), values_int64s=[1], ctx=context()),
-        lambda: imputer(torch.tensor([4]), imputed_value_floats=[1.0]),
+        lambda: imputer(torch.tensor([4]), imputed_value_floats=[1.0], ctx=context()),
         lambda: normalizer(torch.zeros(1, 2), norm="L3"),
     ):
         with pytest.raises(ValueError) as info:

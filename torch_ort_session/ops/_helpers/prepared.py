@@ -11,17 +11,20 @@ from torch_ort_session.ops.kernel import KernelContext
 _R = TypeVar("_R")
 
 # A context belongs to one step of one session, so what is kept goes when the session goes.
-_MADE: WeakKeyDictionary[KernelContext, Any] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[KernelContext, dict[str, Any]] = WeakKeyDictionary()
 
 
-def prepared(ctx: KernelContext, make: Callable[[], _R]) -> _R:
-    """What ``make`` returned for this step; it is called on first use.
+def prepared(ctx: KernelContext, make: Callable[[], _R], name: str = "") -> _R:
+    """What ``make`` returned for this step; it is called on first use, which is never within a capture.
 
     Args:
         ctx: The context of the step.
-        make: Makes a record of tensors on the context's device from attributes alone.
+        make: Makes tensors on the context's device from attributes alone.
+        name: Tells several things of one step apart.
     """
-    found = _MADE.get(ctx)
-    if found is None:
-        found = _MADE.setdefault(ctx, make())
-    return cast(_R, found)
+    kept = _MADE.get(ctx)
+    if kept is None:
+        kept = _MADE.setdefault(ctx, {})
+    if name not in kept:
+        kept[name] = make()
+    return cast(_R, kept[name])

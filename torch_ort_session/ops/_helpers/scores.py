@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext
 
 
@@ -49,7 +50,12 @@ def text_labels(node: Node) -> str | None:
 
 
 def labels(
-    index: Tensor, integers: list[int] | None, texts: list[str] | None, *, otherwise: int | str | None = None
+    index: Tensor,
+    integers: list[int] | None,
+    texts: list[str] | None,
+    ctx: KernelContext,
+    *,
+    otherwise: int | str | None = None,
 ) -> Tensor:
     """Labels by number: int64, or strings.
 
@@ -57,6 +63,7 @@ def labels(
         index: int64, numbers of labels; the number of labels stands for ``otherwise``.
         integers: Integer labels.
         texts: String labels.
+        ctx: The step, for which the labels are made a tensor once.
         otherwise: A label beyond the list.
     """
     if texts:
@@ -65,14 +72,10 @@ def labels(
     if not integers:
         return index
     known_ints = integers if otherwise is None else [*integers, int(otherwise)]
-    return torch.tensor(known_ints, dtype=torch.int64, device=index.device)[index]
+    table = prepared(ctx, lambda: torch.tensor(known_ints, dtype=torch.int64, device=ctx.device), "labels")
+    return table[index]
 
 
 def wide_enough(x: Tensor) -> Tensor:
     """Features as floats: float64 stays, everything else is computed with in float32."""
     return x if x.dtype == torch.float64 else x.to(torch.float32)
-
-
-def floats(values: list[float] | None, ctx: KernelContext) -> Tensor | None:
-    """A list of floats as a float32 tensor on the session's device."""
-    return None if values is None else torch.tensor(values, dtype=torch.float32, device=ctx.device)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers import strings
 from torch_ort_session.ops._helpers.lookup import look_up
+from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _TEXTS = (
@@ -199,7 +200,8 @@ def one_hot_encoder(
     Source: https://onnx.ai/onnx/operators/onnx_aionnxml_OneHotEncoder.html
     """
     if isinstance(X, Tensor):
-        known = torch.tensor(_first(cats_int64s), dtype=torch.int64, device=X.device)
+        listed = _first(cats_int64s)
+        known = prepared(ctx, lambda: torch.tensor(listed, dtype=torch.int64, device=X.device))
         hot = X.to(torch.int64).unsqueeze(-1) == known
     else:
         names = _first(cats_strings)

@@ -12,22 +12,26 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers import strings
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops._helpers.scores import wide_enough
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
 @kernel("Scaler", domain="ai.onnx.ml", since=(1,))
-def scaler(X: Tensor, *, offset: list[float] | None = None, scale: list[float] | None = None) -> Tensor:
+def scaler(
+    X: Tensor,
+    *,
+    offset: list[float] | None = None,
+    scale: list[float] | None = None,
+    ctx: KernelContext,
+) -> Tensor:
     """``(X - offset) * scale`` as float32; each list has one number, or one for each feature.
 
     Source: https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html
     """
     x = wide_enough(X)
-    if offset:
-        x = x - torch.tensor(offset, dtype=x.dtype, device=x.device)
-    if scale:
-        x = x * torch.tensor(scale, dtype=x.dtype, device=x.device)
-    return x.to(torch.float32)
+    first, second = prepared(ctx, lambda: (_numbers(offset or [0.0], x), _numbers(scale or [1.0], x)))
+    return ((x - first) * second).to(torch.float32)
 
 
 @kernel("Normalizer", domain="ai.onnx.ml", since=(1,))
@@ -68,6 +72,7 @@ def imputer(
     imputed_value_int64s: list[int] | None = None,
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
+    ctx: KernelContext,
 ) -> Tensor:
     """``X`` with one value replaced wherever it appears.
 
@@ -77,6 +82,7 @@ def imputer(
         imputed_value_int64s: The same for integers.
         replaced_value_float: What is replaced; NaN stands for every NaN.
         replaced_value_int64: The same for integers.
+        ctx: The step.
 
     Raises:
         ValueError: There is no value to put.
@@ -89,7 +95,11 @@ def imputer(
         raise ValueError(f"Imputer needs imputed_value_{'floats' if floating else 'int64s'} for {X.dtype}")
     replaced = replaced_value_float if floating else replaced_value_int64
     missing = X.isnan() if math.isnan(replaced) else torch.eq(X, replaced)
-    return torch.where(missing, torch.tensor(imputed, dtype=X.dtype, device=X.device), X)
+    return torch.where(missing, prepared(ctx, lambda: _numbers(imputed, X)), X)
+
+
+def _numbers(values: list[float] | list[int], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=like.dtype, device=like.device)
 
 
 @kernel("FeatureVectorizer", domain="ai.onnx.ml", since=(1,))

@@ -86,7 +86,7 @@ def linear_classifier(
         classlabels_ints = classlabels_ints or [1]
     else:
         place = scores.argmax(1)
-    named = labels(place, classlabels_ints, classlabels_strings, otherwise=negative)
+    named = labels(place, classlabels_ints, classlabels_strings, ctx, otherwise=negative)
     return named, transform(scores, post_transform).to(torch.float32)
 
 

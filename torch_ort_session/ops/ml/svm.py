@@ -154,7 +154,7 @@ def svm_classifier(
     place = (scores if votes is None else votes).argmax(1)
     if scores.shape[1] == 1 and classes == 2:
         scores = torch.cat([-scores, scores], 1)
-    named = labels(place, classlabels_ints, classlabels_strings)
+    named = labels(place, classlabels_ints, classlabels_strings, ctx)
     return named, transform(scores, post_transform).to(torch.float32)
 
 

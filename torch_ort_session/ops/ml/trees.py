@@ -201,7 +201,7 @@ def tree_ensemble_classifier(
     else:
         place = scores.argmax(1)
     negative: int | str = "" if classlabels_strings else 0
-    named = labels(place, classlabels_int64s, classlabels_strings, otherwise=negative)
+    named = labels(place, classlabels_int64s, classlabels_strings, ctx, otherwise=negative)
     return named, transform(scores, post_transform).to(torch.float32)
 
 
