@@ -7,8 +7,8 @@ from typing import Any
 from opcase import OpCase, const, t
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-_TIME, _BATCH, _INPUT, _HIDDEN = 5, 3, 4, 2
-_LENGTHS = const([5, 2, 3], "int32")
+_TIME, _BATCH, _INPUT, _HIDDEN = 9, 3, 4, 2
+_LENGTHS = const([9, 2, 3], "int32")
 _ALL = ("float32", "float16", "float64")
 
 
@@ -45,7 +45,7 @@ def _case(
         attrs={"hidden_size": _HIDDEN, "direction": direction, **attrs},
         dtypes=dtypes,
         outputs=outputs or (3 if op == "LSTM" else 2),
-        **{"oracle": "onnxruntime", "grad": direction == "bidirectional" or peepholes, **(record or {})},
+        **{"oracle": "onnxruntime", "grad": direction == "bidirectional" and state, **(record or {})},
     )
 
 

@@ -21,16 +21,19 @@ Layer = Callable[[Tensor, States, list[Tensor], bool], tuple[Tensor, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One direction of a layer, step by step.
+    """One direction of a layer, or both at once, step by step.
+
+    Tensors of both directions at once carry the directions as a first axis of their own.
 
     Attributes:
-        project: From ``[time, batch, input]`` to what each step takes of it, for all steps at once.
+        project: From the sequence ``[time, batch, input]`` to what each step takes of it, for all steps at
+            once: tensors ``[time, batch, ...]``.
         step: From one step's projected input ``[batch, ...]`` and the states ``[batch, hidden]`` to the next
             states, the output first.
     """
 
-    project: Callable[[Tensor], Tensor]
-    step: Callable[[Tensor, States], States]
+    project: Callable[[Tensor], tuple[Tensor, ...]]
+    step: Callable[[tuple[Tensor, ...], States], States]
 
 
 def count_directions(direction: str, weights: Tensor) -> int:
@@ -120,7 +123,7 @@ def unroll(
     """Run the cells over the sequences, each in its direction.
 
     Args:
-        cells: One a direction.
+        cells: One a direction, or one for both.
         x: ``[time, batch, input]``.
         states: Initial states, each ``[directions, batch, hidden]``, the output first.
         direction: The attribute.
@@ -131,29 +134,39 @@ def unroll(
         sequence's end, as ``states``.
     """
     valid = None if lengths is None else _valid(x, lengths)
+    backward = None if direction == "forward" else _reverse(x, lengths)
+    if direction == "bidirectional" and len(cells) == 1 and backward is not None:
+        y, finals = _steps(cells[0], torch.stack((x, backward)), states, valid)
+        return torch.stack((y[:, 0], _reverse(y[:, 1], lengths)), 1), finals
     outputs: list[Tensor] = []
-    finals: list[States] = []
+    ends: list[States] = []
     for index, cell in enumerate(cells):
-        backward = index == 1 or direction == "reverse"
-        current = tuple(state[index] for state in states)
-        steps: list[Tensor] = []
-        for time, gates in enumerate(cell.project(_reverse(x, lengths) if backward else x).unbind(0)):
-            following = cell.step(gates, current)
-            if valid is not None:
-                following = tuple(
-                    torch.where(valid[time], new, old) for new, old in zip(following, current, strict=True)
-                )
-            current = following
-            steps.append(current[0])
-        y = (
-            (torch.stack(steps) if len(steps) > 1 else steps[0].unsqueeze(0))
-            if steps
-            else x.new_empty(0, *current[0].shape)
-        )
-        y = y if valid is None else torch.where(valid, y, 0.0)
-        outputs.append(_reverse(y, lengths) if backward else y)
-        finals.append(current)
-    return _join(outputs), tuple(_pair(list(parts)) for parts in zip(*finals, strict=True))
+        own = x if backward is None or (index == 0 and len(cells) == 2) else backward
+        y, last = _steps(cell, own, tuple(state[index] for state in states), valid)
+        outputs.append(y if own is x else _reverse(y, lengths))
+        ends.append(last)
+    return _join(outputs), tuple(_pair(list(parts)) for parts in zip(*ends, strict=True))
+
+
+def _steps(cell: Cell, x: Tensor, states: States, valid: Tensor | None) -> tuple[Tensor, States]:
+    """One cell over sequences that all start at the first step; outputs have the time as first axis."""
+    steps: list[Tensor] = []
+    parts = zip(*(part.unbind(-3) for part in cell.project(x)), strict=True)
+    for time, gates in enumerate(parts):
+        following = cell.step(gates, states)
+        if valid is not None:
+            following = tuple(
+                torch.where(valid[time], new, old) for new, old in zip(following, states, strict=True)
+            )
+        states = following
+        steps.append(states[0])
+    if len(steps) > 1:
+        y = torch.stack(steps)
+    else:
+        y = steps[0].unsqueeze(0) if steps else x.new_empty(0, *states[0].shape)
+    if valid is None:
+        return y, states
+    return torch.where(valid if y.dim() == 3 else valid[:, None], y, 0.0), states
 
 
 def fuse(

@@ -97,3 +97,19 @@ def clipped(activation: Activation, clip: float | None) -> Activation:
     if clip is None:
         return activation
     return lambda x: activation(x.clamp(-clip, clip))
+
+
+def by_direction(functions: list[Activation], directions: int) -> list[tuple[int | slice, list[Activation]]]:
+    """Which directions are run together, with their functions: both at once where they share them.
+
+    Args:
+        functions: The same number for each direction.
+        directions: How many directions.
+
+    Returns:
+        An index of the directions, and the functions of one of them.
+    """
+    each = len(functions) // directions
+    if directions == 2 and functions[:each] == functions[each:]:
+        return [(slice(None), functions[:each])]
+    return [(d, functions[each * d : each * (d + 1)]) for d in range(directions)]

@@ -98,10 +98,10 @@ def dynamic_quantize_lstm(
 def _quantizing(cell: Cell) -> Cell:
     """The cell, with what it multiplies by its weights rounded to 8 bits."""
 
-    def project(x: Tensor) -> Tensor:
+    def project(x: Tensor) -> tuple[Tensor, ...]:
         return cell.project(_rounded(x))
 
-    def step(gates: Tensor, states: States) -> States:
+    def step(gates: tuple[Tensor, ...], states: States) -> States:
         return cell.step(gates, (_rounded(states[0]), *states[1:]))
 
     return Cell(project, step)

@@ -17,7 +17,6 @@ from torch_ort_session.ops._helpers.recurrent import States
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
-_FEW_STEPS = 4  # so few steps cost less than copying the weights into torch's order
 _GRU_ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
 
 
@@ -82,11 +81,10 @@ def rnn(
         y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
     else:
         functions = functions_of.activations(names, activation_alpha, activation_beta)
+        functions = [functions_of.clipped(function, clip) for function in functions]
         cells = [
-            recurrent_cells.rnn_cell(
-                w[d], r[d], None if b is None else b[d], functions_of.clipped(functions[d], clip)
-            )
-            for d in range(count)
+            recurrent_cells.rnn_cell(w[at], r[at], None if b is None else b[at], *own)
+            for at, own in functions_of.by_direction(functions, count)
         ]
         y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
     y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
@@ -147,7 +145,9 @@ def gru(
     x, states = recurrent.inputs(x, w, r, 3, hidden_size, layout, initial_h)
     w, r, b = _as(x.dtype, w, r, b)
     usual = clip is None and names == ["sigmoid", "tanh"] * count
-    if usual and linear_before_reset and x.shape[0] > _FEW_STEPS:
+    # Both directions of a small batch at once are faster than torch's layer, which runs one after the other.
+    few = x.shape[0] <= 4 or (count == 2 and x.shape[1] <= 2)
+    if usual and linear_before_reset and not few:
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return torch.gru(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
@@ -159,7 +159,8 @@ def gru(
         functions = [functions_of.clipped(function, clip) for function in functions]
         cell = recurrent_cells.gru_cell_linear if linear_before_reset else recurrent_cells.gru_cell
         cells = [
-            cell(w[d], r[d], None if b is None else b[d], functions[2 * d : 2 * d + 2]) for d in range(count)
+            cell(w[at], r[at], None if b is None else b[at], own)
+            for at, own in functions_of.by_direction(functions, count)
         ]
         y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
     y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
@@ -260,8 +261,10 @@ def lstm(
     x, states = recurrent.inputs(x, w, r, 4, hidden_size, layout, initial_h, initial_c)
     w, r, b = _as(x.dtype, w, r, b)
     usual = clip is None and p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
-    # With lengths the fused layer does not tell the cell at a sequence's end.
-    if usual and x.shape[0] > _FEW_STEPS and (sequence_lens is None or not ctx.wants(2)):
+    # Few steps cost less than copying the weights into torch's order, which takes longer than the steps where
+    # the weights are large. With lengths the fused layer does not tell the cell at a sequence's end.
+    few = x.shape[0] <= (8 if w.numel() + r.numel() <= 1 << 20 else 64)
+    if usual and not few and (sequence_lens is None or not ctx.wants(2)):
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, _trains(), both, False)
@@ -272,17 +275,17 @@ def lstm(
         functions = functions_of.activations(names, activation_alpha, activation_beta)
         # Gates are clipped; the cell on its way out is a state, which is not.
         functions = [f if i % 3 == 2 else functions_of.clipped(f, clip) for i, f in enumerate(functions)]
-        peepholes = None if p is None else p.to(x.dtype)
+        p = None if p is None else p.to(x.dtype)
         cells = [
             recurrent_cells.lstm_cell(
-                w[d],
-                r[d],
-                None if b is None else b[d],
-                None if peepholes is None else peepholes[d],
-                functions[3 * d : 3 * d + 3],
+                w[at],
+                r[at],
+                None if b is None else b[at],
+                None if p is None else p[at],
+                own,
                 bool(input_forget),
             )
-            for d in range(count)
+            for at, own in functions_of.by_direction(functions, count)
         ]
         y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
     y_out, h_out, c_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
