@@ -91,6 +91,12 @@ CASES: tuple[OpCase, ...] = (
         id="groups",
     ),
     OpCase("ConvInteger", [u(1, 40, 9), s(4, 40, 3), zu(120), zs(3)], {"pads": [1, 1]}, oracle=ORT, id="1d"),
+    OpCase(
+        "ConvInteger",
+        [u(1, 1, 84), u(1, 1, 3), zu(3), zu(38)],
+        {"strides": [2], "pads": [1, 1]},
+        id="one_channel",
+    ),
     OpCase("ConvInteger", [u(1, 2, 4, 5, 4), s(3, 2, 2, 2, 2), zu(9), zs(0)], oracle=ORT, id="3d"),
     OpCase(
         "QLinearMatMul",

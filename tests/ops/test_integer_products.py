@@ -71,3 +71,14 @@ def test_byte_convolutions(
             )
             assert got.dtype is torch.int32
             assert torch.equal(got.to(torch.float64), want)
+
+
+@pytest.mark.parametrize("strides", [(1, 2), (2, 1), (0, 1), (1, 0), (1, 1), (5, 2), (1, 7), (20, 1), (0, 0)])
+@pytest.mark.parametrize("shape", [(3, 20), (20, 3), (1, 20), (20, 1)])
+def test_byte_products_of_matrices_with_any_strides(strides: tuple[int, int], shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    a = draw(500, dtype=torch.int8).as_strided(shape, strides)
+    b, c = draw(columns, 4, dtype=torch.int8), draw(4, rows, dtype=torch.int8)
+    wide = a.to(torch.int64)
+    assert torch.equal(byte_matmul(a, b, None, None).to(torch.int64), wide @ b.to(torch.int64))
+    assert torch.equal(byte_matmul(c, a, None, None).to(torch.int64), c.to(torch.int64) @ wide)

@@ -143,17 +143,28 @@ def _corrected(a: Tensor, b: Tensor, a_zero: _Zero, b_zero: _Zero) -> Tensor:
     """
     rows, terms = a.shape
     if a_zero is None:
-        y = torch._int_mm(a, b)
+        y = _plain_product(a, b)
     else:
         # One more row of ones gives the sums of b's columns on the way.
-        full = torch._int_mm(torch.cat((a, a.new_ones(1, terms))), b)
+        full = _plain_product(torch.cat((a, a.new_ones(1, terms))), b)
         y, sums = full[:rows], full[rows:]
         if b_zero is not None:
             sums = sums - b_zero * terms
         y = y.sub_(sums * a_zero)
     if b_zero is not None:
-        y = y.sub_(torch._int_mm(a, a.new_ones(terms, 1)) * b_zero)
+        y = y.sub_(_plain_product(a, a.new_ones(terms, 1)) * b_zero)
     return y
+
+
+def _plain_product(a: Tensor, b: Tensor) -> Tensor:
+    return torch._int_mm(_laid_out(a), _laid_out(b))
+
+
+def _laid_out(x: Tensor) -> Tensor:
+    """``x``, copied where its strides overlap, as those of windows do: torch would return garbage."""
+    (rows, columns), (down, across) = x.shape, x.stride()
+    plain = down >= columns if across == 1 else (down == 1 and across >= rows)
+    return x if plain else x.clone(memory_format=torch.contiguous_format)
 
 
 def _signed(x: Tensor, zero: Tensor | None) -> tuple[Tensor, _Zero]:
