@@ -402,6 +402,12 @@ def test_progress_is_reported():
     assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
 
 
+def test_a_loaded_model_is_given_back():
+    """So that a session can be made of a model that needs other limits."""
+    model = load_model(model_of([make_node("Neg", ["x"], ["y"])]), limits=Limits(nodes=2))
+    assert load_model(model) is model
+
+
 def test_other_sources_are_refused():
     with pytest.raises(TypeError, match=r"a model is a path, bytes or an onnx\.ModelProto, not int"):
         load_model(3)

@@ -191,8 +191,8 @@ def contained(location: str, folders: tuple[str, ...], place: str) -> str:
             if any(os.path.commonpath((root, real)) == root for root in roots):
                 return real
             raise ModelError(
-                f"the location {shown(location)} is a link that leads out of the model's folder, to {shown(real)}; "
-                "copy that file beside the model if it is meant",
+                f"the location {shown(location)} is a link that leads out of the model's folder, to "
+                f"{shown(real)}; copy that file beside the model if it is meant",
                 place=place,
             )
     except ModelError:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Limits:
     """Upper bounds that a model must keep while it is loaded; the defaults are far above real models.
 
+    Others are passed as ``load(load_model(path, limits=Limits(nodes=...)))``.
+
     Attributes:
         nesting: Control-flow bodies within each other, and model-local functions that call each other.
         nodes: Nodes of all graphs together, after model-local functions are expanded.

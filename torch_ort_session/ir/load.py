@@ -34,7 +34,7 @@ _REPORTS = 100
 
 
 def load_model(
-    source: ModelSource,
+    source: ModelSource | Model,
     *,
     base_dir: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
@@ -46,7 +46,8 @@ def load_model(
     place while the model lives.
 
     Args:
-        source: A path, the bytes of a model file, or a model proto (which is not changed).
+        source: A path, the bytes of a model file, or a model proto (which is not changed). A model that is
+            loaded already, perhaps with limits of its own, is given back.
         base_dir: The folder of external data; for a path, the default is the folder that it lies in.
         limits: What the model may ask for; generous by default.
         progress: Called while the model is read, about a hundred times at most.
@@ -55,6 +56,8 @@ def load_model(
         ModelError: The file cannot be read, is malformed or beyond the limits; ``place`` says where.
         TypeError: ``source`` is none of these.
     """
+    if isinstance(source, Model):
+        return source
     try:
         parsed = read(source, base_dir, limits or Limits())
         try:
