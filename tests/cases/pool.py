@@ -77,6 +77,28 @@ CASES: tuple[OpCase, ...] = (
         id="lower",
     ),
     OpCase("AveragePool", [t(1, 2, 7, 8)], {"kernel_shape": [3, 4], "auto_pad": "VALID"}, id="valid"),
+    OpCase("AveragePool", [t(2, 8, 17, 19)], {"kernel_shape": [3, 2], "strides": [2, 1]}, FLOATS, id="large"),
+    OpCase(
+        "AveragePool",
+        [t(2, 8, 17, 19)],
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+        id="large_count",
+    ),
+    OpCase("AveragePool", [t(2, 8, 17, 19)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, id="large_pads"),
+    OpCase(
+        "AveragePool",
+        [t(2, 8, 17, 19)],
+        {
+            "kernel_shape": [3, 2],
+            "strides": [2, 3],
+            "pads": [0, 1, 0, 1],
+            "ceil_mode": 1,
+            "count_include_pad": 1,
+        },
+        oracle=ORT,
+        id="large_ceil",
+    ),
+    OpCase("AveragePool", [t(1, 8, 40, 33)], {"kernel_shape": [1, 1], "strides": [2, 3]}, id="large_picked"),
     OpCase("LpPool", [t(2, 3, 7, 6)], {"kernel_shape": [3, 2], "strides": [2, 1]}, FLOATS, grad=True),
     OpCase("LpPool", [t(2, 3, 7, 6)], {"kernel_shape": [3, 2], "p": 3}, opsets=(2, 11, 18, 22), id="cubes"),
     OpCase(

@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.windows import (
+    FOLD_FROM,
     closing_pads,
+    fold_windows,
     pad_spatial,
     per_axis,
     window_counts,
@@ -58,25 +60,43 @@ def average_pool(
     strides = per_axis(strides, rank, "strides")
     dilations = per_axis(dilations, rank, "dilations")
     begin, end = window_pads(auto_pad, pads, sizes, kernel_shape, strides, dilations)
-    # torch on the CPU has no avg_pool3d of half precision.
-    narrow = x.dtype if rank == 3 and x.dtype.itemsize == 2 else None
-    if narrow is not None:
-        x = x.to(torch.float32)
-    if begin == end and max(dilations) == 1 and rank in _POOLS and _half(begin, kernel_shape):
-        y = _POOLS[rank](x, kernel_shape, strides, begin, bool(ceil_mode), bool(count_include_pad))
-    else:
-        counts = window_counts(sizes, kernel_shape, strides, dilations, begin, ceil_mode, end)
-        closing = closing_pads(sizes, kernel_shape, strides, dilations, begin, counts)
-        taps = windows(pad_spatial(x, begin, closing), kernel_shape, strides, dilations)
-        total = taps.sum(dim=tuple(range(-rank, 0)))
-        for axis, (size, width) in enumerate(zip(sizes, kernel_shape, strict=True)):
-            low, high = (-begin[axis], size + end[axis]) if count_include_pad else (0, size)
-            places = torch.arange(counts[axis], device=x.device).unsqueeze(1) * strides[axis] - begin[axis]
-            places = places + torch.arange(width, device=x.device) * dilations[axis]
-            valid = ((places >= low) & (places < high)).sum(1)
-            total = total / valid.reshape([-1 if d == axis else 1 for d in range(rank)])
-        y = total
-    return y if narrow is None else y.to(narrow)
+    # torch on the CPU has no avg_pool3d of halves.
+    lacking = rank == 3 and x.dtype.itemsize == 2
+    fits = begin == end and max(dilations) == 1 and rank in _POOLS and _half(begin, kernel_shape)
+    if fits and not lacking and (x.device.type != "cpu" or x.numel() < FOLD_FROM):
+        return _POOLS[rank](x, kernel_shape, strides, begin, bool(ceil_mode), bool(count_include_pad))
+    # Sums of shifted slices round at each step.
+    wide = x.to(torch.float32) if x.dtype.itemsize == 2 else x
+    y = _average_folded(wide, kernel_shape, strides, dilations, begin, end, ceil_mode, count_include_pad)
+    return y.to(x.dtype)
+
+
+def _average_folded(
+    x: Tensor,
+    kernel: list[int],
+    strides: list[int],
+    dilations: list[int],
+    begin: list[int],
+    end: list[int],
+    ceil_mode: int,
+    count_include_pad: int,
+) -> Tensor:
+    rank = len(kernel)
+    sizes = x.shape[2:]
+    counts = window_counts(sizes, kernel, strides, dilations, begin, ceil_mode, end)
+    closing = closing_pads(sizes, kernel, strides, dilations, begin, counts)
+    total = fold_windows(pad_spatial(x, begin, closing), kernel, strides, dilations, torch.add)
+    taps = 1
+    for axis, (size, width) in enumerate(zip(sizes, kernel, strict=True)):
+        low, high = (-begin[axis], size + end[axis]) if count_include_pad else (0, size)
+        if -begin[axis] >= low and size + closing[axis] <= high:
+            taps *= width
+            continue
+        places = torch.arange(counts[axis], device=x.device).unsqueeze(1) * strides[axis] - begin[axis]
+        places = places + torch.arange(width, device=x.device) * dilations[axis]
+        valid = ((places >= low) & (places < high)).sum(1)
+        total = total / valid.reshape([-1 if d == axis else 1 for d in range(rank)])
+    return total / taps
 
 
 @kernel("LpPool", since=(2, 11, 18, 22))

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops._helpers.windows import (
+    FOLD_FROM,
     closing_pads,
+    fold_windows,
     pad_spatial,
     per_axis,
     window_counts,
@@ -22,6 +24,8 @@ from torch_ort_session.ops._helpers.windows import (
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _POOLS = {1: torch.max_pool1d, 2: torch.max_pool2d, 3: torch.max_pool3d}
+# Largest window that is folded axis by axis.
+_FOLDED = 32
 
 
 @kernel("MaxPool", since=(1,))
@@ -160,11 +164,16 @@ def _max_pool(
     begin, end = window_pads(auto_pad, pads, sizes, kernel_shape, strides, dilations)
     halves = [((k - 1) * d + 1) // 2 for k, d in zip(kernel_shape, dilations, strict=True)]
     shift = [0] * rank
-    if begin != end or any(pad > half for pad, half in zip(begin, halves, strict=True)):
+    # Of equal elements torch's pooling passes the gradient to the first, a maximum shares it.
+    folds = x.numel() >= FOLD_FROM and x.device.type == "cpu" and not indexed and not x.requires_grad
+    folds = folds and max(kernel_shape) <= _FOLDED
+    if folds or begin != end or any(pad > half for pad, half in zip(begin, halves, strict=True)):
         counts = window_counts(sizes, kernel_shape, strides, dilations, begin, ceil_mode, end)
         closing = closing_pads(sizes, kernel_shape, strides, dilations, begin, counts)
         lowest = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
         x = pad_spatial(x, begin, closing, lowest)
+        if folds:
+            return fold_windows(x, kernel_shape, strides, dilations, torch.maximum), None
         shift, begin, ceil_mode = begin, [0] * rank, 0
     if not indexed:
         return _values(x, kernel_shape, strides, begin, dilations, bool(ceil_mode)), None
