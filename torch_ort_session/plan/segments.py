@@ -1,0 +1,134 @@
+"""Regions: stretches of steps that are recorded, and seams that run eagerly between them, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+
+from torch_ort_session.plan.report import Reason
+from torch_ort_session.plan.specs import Observation
+from torch_ort_session.plan.steps import NOTHING, Step, Steps, input_params
+from torch_ort_session.plan.taint import Taint
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of steps that is recorded, or one that runs eagerly.
+
+    Attributes:
+        positions: Places in ``Steps.items``, in order; never empty.
+        reason: Why it is a seam; None for a segment.
+        message: What exactly makes it a seam.
+    """
+
+    positions: tuple[int, ...]
+    reason: Reason | None = None
+    message: str = ""
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is recorded."""
+        return self.reason is None
+
+
+def split(
+    steps: Steps,
+    taint: Taint,
+    observation: Observation,
+    device: torch.device,
+    quarantined: Collection[tuple[str, str]] = (),
+    minimum: int = 1,
+) -> tuple[Region, ...]:
+    """Cut the steps into regions.
+
+    A step whose outputs are all static is in none: they are constants of the plan. Segments are maximal; one
+    with fewer launches than ``minimum`` runs eagerly.
+
+    Args:
+        steps: The steps.
+        taint: What is static.
+        observation: What the warm run showed.
+        device: The session's device.
+        quarantined: (domain, operator) pairs whose recording failed before.
+        minimum: Launches (steps that are no views) from which on recording is worth it.
+
+    Returns:
+        The regions in order; every step that is not folded is in exactly one.
+    """
+    regions: list[Region] = []
+    stretch: list[int] = []
+
+    def close() -> None:
+        if stretch:
+            regions.append(_stretch(tuple(stretch), steps, observation, minimum))
+            stretch.clear()
+
+    for position, step in enumerate(steps.items):
+        if is_folded(step, taint):
+            continue
+        why = seam_reason(step, taint, observation, device, quarantined)
+        if why is None:
+            stretch.append(position)
+            continue
+        close()
+        regions.append(Region((position,), *why))
+    close()
+    return tuple(regions)
+
+
+def is_folded(step: Step, taint: Taint) -> bool:
+    """Whether a step makes nothing but constants of the plan."""
+    return all(value in taint.data for value in step.outputs)
+
+
+def seam_reason(
+    step: Step,
+    taint: Taint,
+    observation: Observation,
+    device: torch.device,
+    quarantined: Collection[tuple[str, str]] = (),
+) -> tuple[Reason, str] | None:
+    """Why a step cannot be recorded; None when it can."""
+    node, kernel = step.node, step.kernel
+    if step.bodies:
+        return Reason.CONTROL_FLOW, kernel.seam_reason(node) or f"{node.op} runs its body step by step"
+    declared = kernel.seam_reason(node)
+    if declared is not None:
+        return Reason.SEAM, declared
+    if (kernel.domain, kernel.op) in quarantined:
+        return Reason.RECORDING, f"recording {node.qualified} failed before"
+    for value in (*step.inputs, *step.outputs):
+        kind = observation.kinds.get(value)
+        if value != NOTHING and kind is not None:
+            return Reason.CONTROL_FLOW, f"{steps_name(step, value)} is no tensor ({kind})"
+    for param, value in zip(input_params(kernel, len(step.inputs)), step.inputs, strict=True):
+        if param.read and value not in taint.data:
+            return Reason.INPUT_SHAPE, f"its input {param.name!r} is a number that follows from data"
+    for value in step.outputs:
+        spec = observation.specs[value]
+        if spec is not None and spec.device != device:
+            return Reason.SEAM, f"it runs on {spec.device}"
+    return None
+
+
+def steps_name(step: Step, value: int) -> str:
+    """The name under which a step reads or makes a value."""
+    names = dict(zip(step.inputs, step.node.inputs, strict=False))
+    names.update(zip(step.outputs, step.node.outputs, strict=False))
+    return repr(names.get(value, ""))
+
+
+def _stretch(positions: tuple[int, ...], steps: Steps, observation: Observation, minimum: int) -> Region:
+    launches = sum(not _is_view(steps.items[position], observation) for position in positions)
+    if launches >= max(1, minimum):
+        return Region(positions)
+    what = "only views" if launches == 0 else f"{launches} launch(es), fewer than {minimum}"
+    return Region(positions, Reason.SHORT, f"{len(positions)} step(s) with {what}")
+
+
+def _is_view(step: Step, observation: Observation) -> bool:
+    """Whether all outputs of a step lie in memory that another value made."""
+    specs = [(value, observation.specs[value]) for value in step.outputs if value != NOTHING]
+    return all(spec is not None and spec.owner != value for value, spec in specs)
