@@ -264,6 +264,9 @@ for _name, _pairs in {
     "only_another": (("ai.onnx.ml", 3),),
 }.items():
     add(f"opset_{_name}", opsets=versions(*_pairs))
+add(
+    "opset_huge_elsewhere", [make_node("A", ["x"], ["y"], domain="b")], opsets=versions(("", 21), ("b", HUGE))
+)
 
 
 @fault

@@ -68,7 +68,7 @@ def imports(protos: Any, ir_version: int, place: str) -> Mapping[str, int]:
     for item in protos:
         domain = schema.canonical_domain(string(item.domain, place))
         version = int(item.version)
-        if version < 1:
+        if not 1 <= version < 1 << 31:
             raise ModelError(
                 f"opset {version} of {domain or 'ai.onnx'} does not exist: the file is damaged", place=place
             )
