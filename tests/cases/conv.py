@@ -29,6 +29,18 @@ CASES: tuple[OpCase, ...] = (
     OpCase("ConvTranspose", [t(1, 2, 3, 4, 2), t(2, 1, 2, 3, 2)], {"strides": [2, 1, 2]}, id="3d"),
     OpCase(
         "ConvTranspose",
+        [t(2, 3, 4, 5), t(3, 4, 2, 3), t(4)],
+        {"strides": [2, 3]},
+        FLOATS,
+        grad=True,
+        id="tiled",
+    ),
+    OpCase("ConvTranspose", [t(2, 3, 5), t(3, 4, 3)], {"strides": [3]}, id="tiled_1d"),
+    OpCase(
+        "ConvTranspose", [t(1, 2, 3, 2, 2), t(2, 3, 2, 1, 3), t(3)], {"strides": [2, 1, 3]}, id="tiled_3d"
+    ),
+    OpCase(
+        "ConvTranspose",
         [t(1, 4, 4, 4), t(4, 3, 3, 3), t(6)],
         {"group": 2, "strides": [2, 2], "pads": [1, 1, 1, 1]},
         oracle="onnxruntime",
