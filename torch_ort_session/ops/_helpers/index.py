@@ -14,6 +14,9 @@ def check_index(index: torch.Tensor, size: int, ctx: KernelContext) -> torch.Ten
     would be an assert that kills the process, so the fault goes into the run's validation word instead, to be
     raised after the synchronisation, and the index read is a harmless one.
 
+    An index below ``-size`` is still negative afterwards, so the result belongs into a function that refuses
+    negatives (``index_select``, ``gather``, ``scatter``, ``embedding``), never into ``x[index]``.
+
     Args:
         index: Integer tensor of any shape; values in ``[-size, size)``.
         size: Length of the indexed axis.

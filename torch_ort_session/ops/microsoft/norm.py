@@ -6,6 +6,7 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
@@ -146,13 +147,15 @@ def embed_layer_normalization(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.EmbedLayerNormalization
     """
-    total = word_embedding[check_index(input_ids, word_embedding.shape[0], ctx)]
+    total = F.embedding(check_index(input_ids, word_embedding.shape[0], ctx), word_embedding)
     if position_ids is None:
         total = total + position_embedding[: input_ids.shape[1]]
     else:
-        total = total + position_embedding[check_index(position_ids, position_embedding.shape[0], ctx)]
+        places = check_index(position_ids, position_embedding.shape[0], ctx)
+        total = total + F.embedding(places, position_embedding)
     if segment_ids is not None and segment_embedding is not None:
-        total = total + segment_embedding[check_index(segment_ids, segment_embedding.shape[0], ctx)]
+        segments = check_index(segment_ids, segment_embedding.shape[0], ctx)
+        total = total + F.embedding(segments, segment_embedding)
     count = None
     if ctx.wants(1):
         ones = torch.zeros_like(input_ids) if mask is None else mask.eq(1)

@@ -156,7 +156,7 @@ def max_roi_pool(
     parts = []
     for start in range(0, boxes, step):
         chosen = slice(start, start + step)
-        pooled = _pool_last(x[index[chosen]], columns[chosen])
+        pooled = _pool_last(x.index_select(0, index[chosen]), columns[chosen])
         parts.append(_pool_last(pooled.mT, rows[chosen]).mT)
     result = torch.cat(parts)
     return result.masked_fill(result == -torch.inf, 0.0)

@@ -5,6 +5,7 @@ Source: https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
@@ -42,7 +43,7 @@ def rotary_embedding(
     """
     if position_ids is not None:
         position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
-        cos_cache, sin_cache = cos_cache[position_ids], sin_cache[position_ids]
+        cos_cache, sin_cache = F.embedding(position_ids, cos_cache), F.embedding(position_ids, sin_cache)
     # Axis of the heads: 1 in rank 4, 2 once the features of rank 3 are split.
     if x.dim() == 4:
         cos, sin = cos_cache.unsqueeze(1), sin_cache.unsqueeze(1)
