@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -14,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.packed import packed_bytes
 from torch_ort_session.ir.save import tensor_proto
+from torch_ort_session.ir.text import dump
 from torch_ort_session.ir.types import ElementType
 
 NUMBERS = [e for e in ElementType if e not in (ElementType.UNDEFINED, ElementType.STRING)]
@@ -256,3 +260,23 @@ def test_faults_of_sparse_tensors():
 
 def test_types_that_onnx_knows_are_all_known_here():
     assert {e.name: int(e) for e in ElementType} == dict(onnx.TensorProto.DataType.items())
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_models_are_copied_and_pickled(tmp_path, again):
+    """Also what is mapped: the copy does not need the file."""
+    array = np.arange(1 << 16, dtype=np.float32)
+    array.tofile(tmp_path / "w.bin")
+    model = load_model(write(with_weight(external("w", "w.bin", array.shape)), tmp_path / "m.onnx"))
+    found = again(model)
+    (tmp_path / "w.bin").unlink()
+    assert dump(found.graph) == dump(model.graph)
+    assert torch.equal(found.graph.initializers["w"].data, torch.from_numpy(array))
+
+
+def test_models_load_in_threads(tmp_path):
+    array = np.arange(1 << 17, dtype=np.float32)
+    path = write(with_weight(numpy_helper.from_array(array, "w")), tmp_path / "m.onnx")
+    with ThreadPoolExecutor(8) as pool:
+        models = list(pool.map(load_model, [path] * 32))
+    assert all(np.array_equal(model.graph.initializers["w"].data, array) for model in models)
