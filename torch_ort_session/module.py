@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
 from torch import nn
 
-from torch_ort_session.errors import UnsupportedOp, UnsupportedOpError
+from torch_ort_session.errors import ModelError, UnsupportedOp, UnsupportedOpError
 from torch_ort_session.ir.graph import Graph, Node, Weight
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.build import build_steps
+from torch_ort_session.plan.placement import is_small
 from torch_ort_session.plan.steps import Setting
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.execute import Program, bind_steps, execute
@@ -28,23 +29,27 @@ class SessionModule(nn.Module):
     """A model with weights of its own; made by :meth:`Session.module`.
 
     Names of initializers become names in the ``state_dict``, a dot opening a submodule, as torch's exporter
-    wrote them. Statistics of BatchNormalization, quantization scales and whatever decides shapes are buffers.
+    wrote them. Float initializers are Parameters when the module is trainable; statistics of
+    BatchNormalization, quantization scales and integers are buffers. What decides shapes is a buffer that
+    cannot be changed; constants without a name of their own belong to the program and not to its state.
     """
 
     def __init__(self, session: Session, *, trainable: bool) -> None:
         super().__init__()
         self._session = session
         self._paths: dict[str, str] = {}
+        self._bound: dict[str, str] = {}
         self._programs: dict[torch.device, tuple[Program, ValidationWord | None]] = {}
-        self._fixed = _fixed_names(session.graph)
-        statistics = _statistics(session.graph)
+        on_host, statistics = _read_on_host(session.graph), _statistics(session.graph)
         for name, weight in _weights(session.graph):
-            if not isinstance(weight.data, torch.Tensor):
+            if not isinstance(weight.data, torch.Tensor) or weight.name == "":
                 continue
+            bound = name in on_host or (is_small(weight) and not weight.data.is_floating_point())
+            learnt = trainable and weight.element.is_float and not bound and name not in statistics
             data = weight.data.detach().clone().to(session.device)
-            learnt = trainable and weight.name != "" and weight.element.is_float
-            learnt = learnt and name not in statistics and name not in self._fixed
-            self._paths[name] = _register(self, name, data, learnt)
+            paths = self._bound if bound else self._paths
+            paths[name] = _register(self, name, data, learnt)
+        self.register_load_state_dict_post_hook(_check_bound)  # type: ignore[no-untyped-call]
         super().train(False)
 
     def train(self, mode: bool = True) -> Self:
@@ -70,8 +75,9 @@ class SessionModule(nn.Module):
         """
         graph = self._session.graph
         feed = self._session.feed_of(args, kwargs)
-        weights = self._current_weights()
-        device = next((value.device for value in weights.values()), self._session.device)
+        state = self._state()
+        weights = {name: state[path] for name, path in self._paths.items()}
+        device = next((value.device for value in state.values()), self._session.device)
         program, validation = self._program(device)
         on_host = program.steps.host_inputs
         fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
@@ -92,19 +98,30 @@ class SessionModule(nn.Module):
         names = [info.name for info in graph.outputs]
         return results[0] if len(results) == 1 else Outputs(names, results)
 
-    def _current_weights(self) -> dict[str, torch.Tensor]:
-        state = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return {name: state[path] for name, path in self._paths.items() if name not in self._fixed}
+    def _state(self) -> dict[str, torch.Tensor]:
+        parameters = dict(self.named_parameters(remove_duplicate=False))
+        return {**parameters, **dict(self.named_buffers(remove_duplicate=False))}
 
     def _program(self, device: torch.device) -> tuple[Program, ValidationWord | None]:
         made = self._programs.get(device)
         if made is None:
             validation = None if device.type == "cpu" else ValidationWord(device)
-            fed = frozenset(self._paths) - self._fixed
-            setting = Setting(device, _constant, fed, validation)
+            setting = Setting(device, _constant, frozenset(self._paths), validation)
             made = (bind_steps(build_steps(self._session.graph, setting)), validation)
             self._programs[device] = made
         return made
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
+        for value in self._state().values():
+            moved = fn(torch.empty(0, dtype=value.dtype))
+            if moved.dtype != value.dtype:
+                raise TypeError(
+                    f"the weights cannot become {moved.dtype}: the model declares {value.dtype} for them, "
+                    "its inputs and its casts; convert the ONNX model and load that"
+                )
+        self._programs.clear()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_programs": {}}
@@ -165,14 +182,27 @@ def _readers(
             yield from _readers(body, f"{prefix}{node.name}/{attribute}/", known)
 
 
-def _fixed_names(graph: Graph) -> frozenset[str]:
+def _read_on_host(graph: Graph) -> frozenset[str]:
     """Weights that a kernel wants as Python numbers: they decide shapes, and are bound once."""
-    fixed: set[str] = set()
+    read: set[str] = set()
     for node, names in _readers(graph):
         kernel = registry.find(node.op, node.domain, node.since)
         params = () if kernel is None else kernel.signature.inputs
-        fixed.update(name for param, name in zip(params, names, strict=False) if param.host and name)
-    return frozenset(fixed)
+        read.update(name for param, name in zip(params, names, strict=False) if param.host and name)
+    return frozenset(read)
+
+
+def _check_bound(module: SessionModule, incompatible: object) -> None:
+    """Refuse a state that changes what decides shapes."""
+    state, weights = module._state(), dict(_weights(module._session.graph))
+    for name, path in module._bound.items():
+        weight, value = weights[name].data, state[path]
+        if isinstance(weight, torch.Tensor) and not value.is_meta and not torch.equal(value.cpu(), weight):
+            raise ModelError(
+                "the state changes it, and it is a part of the program: it decides shapes or indices; load a "
+                "model that has the other value",
+                place=f"weight {name!r}",
+            )
 
 
 def _statistics(graph: Graph) -> frozenset[str]:
