@@ -405,6 +405,32 @@ model bytes / byte 0: wire type 3 of field 7 does not occur in a model: the file
     )
 
 
+def test_files_of_more_than_2_gib(here):
+    """More than a parser of protobuf takes; the weight is a hole in the file and is mapped, not read."""
+    size = (1 << 31) + 12
+    weight = TensorProto(name="w", data_type=TensorProto.UINT8, dims=[size]).SerializeToString()
+    weight += b"\x4a" + varint(size)
+    graph = with_weight(TensorProto(name="v", data_type=TensorProto.UINT8)).graph
+    del graph.initializer[:]
+    graph.output[0].name = "w"
+    head = graph.SerializeToString() + b"\x2a" + varint(len(weight) + size) + weight
+    data = ModelProto(ir_version=10).SerializeToString() + b"\x3a" + varint(len(head) + size) + head
+    with open("big.onnx", "wb") as file:
+        file.write(data)
+        file.seek(size - 3, os.SEEK_CUR)
+        file.write(b"end")
+    found = load_model("big.onnx").graph.initializers["w"].data
+    assert found.shape == (size,) and bytes(found[-4:].tolist()) == b"\0end"
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
 def test_nothing_stays_open(here):
     folder = Path("/proc/self/fd")
     if not folder.exists():

@@ -324,7 +324,8 @@ graph 'g' / node 'n': com.microsoft::FastGelu needs an opset import of com.micro
 graph 'g' / node 'n': ai.onnx::Neg needs an opset import of ai.onnx, the model imports: none; export
     it anew
 opset imports: ai.onnx is imported in opset 13 and in 14, one is allowed
-opset imports: opset 0 of ai.onnx does not exist: the file is damaged
+graph 'g' / node 'n': ai.onnx::Neg is governed by opset 0 of ai.onnx, which does not exist: the file
+    is damaged
 model: IR version 99 is newer than the installed onnx VERSION knows (N): install a newer onnx, or
     export the model for an older version""",
     )

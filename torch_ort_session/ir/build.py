@@ -62,16 +62,12 @@ def imports(protos: Any, ir_version: int, place: str) -> Mapping[str, int]:
     """Imported opset version by domain (``""`` for ai.onnx).
 
     Raises:
-        ModelError: A version is not positive, or one domain is imported in two versions.
+        ModelError: One domain is imported in two versions.
     """
     found: dict[str, int] = {}
     for item in protos:
         domain = schema.canonical_domain(string(item.domain, place))
         version = int(item.version)
-        if not 1 <= version < 1 << 31:
-            raise ModelError(
-                f"opset {version} of {domain or 'ai.onnx'} does not exist: the file is damaged", place=place
-            )
         if found.setdefault(domain, version) != version:
             raise ModelError(
                 f"{domain or 'ai.onnx'} is imported in opset {found[domain]} and in {version}, one "
@@ -220,6 +216,11 @@ def _governing_opset(qualified: str, domain: str, opsets: Mapping[str, int], pla
         listed = ", ".join(f"{key or 'ai.onnx'} {version}" for key, version in opsets.items()) or "none"
         raise ModelError(
             f"{qualified} needs an opset import of {title}, the model imports: {listed}; export it anew",
+            place=place,
+        )
+    if not 1 <= opset < 1 << 31:
+        raise ModelError(
+            f"{qualified} is governed by opset {opset} of {title}, which does not exist: the file is damaged",
             place=place,
         )
     newest = schema.newest_opset(domain)

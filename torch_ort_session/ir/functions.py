@@ -144,6 +144,8 @@ def expand_functions(graph: Graph, found: Mapping[FunctionKey, Template], limits
         ModelError: Functions call each other in a circle or too deep, a call does not fit its function, or
             the expanded graph has too many nodes.
     """
+    if not found:
+        return graph
     expansion = _Expansion(
         found, dict.fromkeys(_value_names(graph), 0), {node.name: 0 for node in graph.all_nodes()}
     )
@@ -155,7 +157,7 @@ def expand_functions(graph: Graph, found: Mapping[FunctionKey, Template], limits
             "pass Limits(nodes=...) to raise it",
             place=f"graph {shown(graph.name)}",
         )
-    return _expand_graph(graph, expansion, f"graph {shown(graph.name)}") if found else graph
+    return _expand_graph(graph, expansion, f"graph {shown(graph.name)}")
 
 
 def _many(count: int) -> str:
