@@ -10,8 +10,9 @@ from torch import Tensor
 
 from torch_ort_session.ops.kernel import kernel
 
-# Candidates compared at once: bounds the memory of the pairwise overlaps.
-_BLOCK = 1024
+# Candidates compared at once. A group mostly fills up from its first few candidates; one that does not goes
+# on in longer blocks, whose length bounds the memory of the pairwise overlaps.
+_FIRST_BLOCK, _LONGEST_BLOCK = 128, 1024
 
 
 @kernel(
@@ -64,7 +65,7 @@ def non_max_suppression(
     by_score = scores[passing].argsort(descending=True, stable=True)
     group = where[:, 0] * classes + where[:, 1]
     where = where[by_score[group[by_score].argsort(stable=True)]]
-    corners = _corners(boxes, bool(center_point_box))[where[:, 0], where[:, 2]]
+    corners = _corners(boxes, bool(center_point_box))[where[:, 0], where[:, 2]].t().contiguous()
     chosen = _greedy(corners, where[:, 0] * classes + where[:, 1], limit, iou_threshold or 0.0)
     return where[chosen]
 
@@ -83,7 +84,7 @@ def _greedy(corners: Tensor, group: Tensor, limit: int, threshold: float) -> Ten
     """Positions of the chosen candidates, rising.
 
     Args:
-        corners: ``[candidates, 4]``, best first within a group.
+        corners: ``[4, candidates]``, best first within a group.
         group: int64 ``[candidates]``, rising; only candidates of one group suppress each other.
         limit: Most choices of a group.
         threshold: Greatest overlap that is allowed.
@@ -92,13 +93,15 @@ def _greedy(corners: Tensor, group: Tensor, limit: int, threshold: float) -> Ten
     ends = torch.searchsorted(group, group, right=True)
     chosen: list[Tensor] = []
     open_group, taken = -1, group.new_empty(0)
-    start = 0
+    start, length = 0, _FIRST_BLOCK
     while start < total:
-        own = group[start : start + _BLOCK]
-        box = corners[start : start + _BLOCK]
+        own = group[start : start + length]
+        box = corners[:, start : start + length]
         continues = own == open_group
-        alive = ~(_overlap(corners[taken], box, threshold).any(0) & continues)
-        suppresses = (_overlap(box, box, threshold) & (own[:, None] == own)).triu(1).to(torch.float32)
+        suppresses = (
+            _overlap(box, box, threshold).logical_and_(own[:, None] == own).triu_(1).to(torch.float32)
+        )
+        alive = ~(_overlap(corners[:, taken], box, threshold).any(0) & continues)
         keep = alive
         # Each round settles at least one more candidate of every chain of overlaps; most chains are short.
         while True:
@@ -112,10 +115,11 @@ def _greedy(corners: Tensor, group: Tensor, limit: int, threshold: float) -> Ten
         last = int(own[-1])
         fresh = chosen[-1][own[found] == last]
         taken = torch.cat((taken, fresh)) if last == open_group else fresh
-        open_group = last
         start += own.shape[0]
+        length = min(2 * length, _LONGEST_BLOCK) if last == open_group else _FIRST_BLOCK
+        open_group = last
         if taken.shape[0] >= limit and start < total and int(group[start]) == last:
-            start = int(ends[start])
+            start, length = int(ends[start]), _FIRST_BLOCK
     return torch.cat(chosen)
 
 
@@ -127,12 +131,19 @@ def _rank(keep: Tensor, group: Tensor) -> Tensor:
 
 
 def _overlap(a: Tensor, b: Tensor, threshold: float) -> Tensor:
-    """Whether the intersection of two boxes exceeds that share of their union; bool ``[a, b]``."""
-    low = torch.maximum(a[:, None, :2], b[None, :, :2])
-    high = torch.minimum(a[:, None, 2:], b[None, :, 2:])
-    extent = (high - low).clamp(min=0)
-    shared = extent[..., 0] * extent[..., 1]
-    area_a = (a[:, 2] - a[:, 0]) * (a[:, 3] - a[:, 1])
-    area_b = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1])
-    union = area_a[:, None] + area_b - shared
-    return (shared > 0) & (area_a > 0)[:, None] & (area_b > 0) & (shared / union > threshold)
+    """Whether the intersection of two boxes exceeds that share of their union.
+
+    Args:
+        a: ``[4, boxes]``: lowest corner, highest corner.
+        b: The same, of another number of boxes.
+        threshold: The share.
+
+    Returns:
+        bool ``[boxes of a, boxes of b]``.
+    """
+    a = a[:, :, None]
+    shared = torch.minimum(a[2], b[2]).sub_(torch.maximum(a[0], b[0])).clamp_(min=0)
+    shared *= torch.minimum(a[3], b[3]).sub_(torch.maximum(a[1], b[1])).clamp_(min=0)
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared
+    # Boxes without area share none, and the quotient of two zeros exceeds nothing.
+    return shared.div_(union) > threshold
