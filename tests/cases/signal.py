@@ -55,6 +55,9 @@ CASES: tuple[OpCase, ...] = (
     OpCase("STFT", [t(1, 10, 1), const(2, "int64")]),
     OpCase("STFT", [t(2, 20), const(3, "int64"), t(6, low=0.1)], oracle="onnxruntime", id="rank 2"),
     OpCase(
+        "STFT", [t(2, 200), const(50, "int64"), t(80, low=0.1)], oracle="onnxruntime", grad=True, id="long"
+    ),
+    OpCase(
         "STFT",
         [t(2, 20, 2), const(3, "int64"), t(6, low=0.1)],
         {"onesided": 0},
