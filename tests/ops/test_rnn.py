@@ -69,6 +69,15 @@ def test_no_time_steps_at_all() -> None:
     assert y.shape == (0, 1, 3, 2) and y_c.shape == (1, 3, 2)
 
 
+@pytest.mark.parametrize("time", [0, 1, 2])
+def test_results_share_no_memory(time: int) -> None:
+    x, w, r, b = _weights(4, time=time)
+    h = torch.ones(1, 3, 2, dtype=torch.float64)
+    results = lstm(x, w, r, b, None, h, h, None, ctx=CTX)
+    storages = [t.untyped_storage().data_ptr() for t in (h, *results) if t is not None and t.numel()]
+    assert len(set(storages)) == len(storages)
+
+
 def test_the_first_gru_reads_its_misspelt_default() -> None:
     x, w, r, b = _weights(3)
     for one, other in zip(

@@ -160,10 +160,9 @@ def _steps(cell: Cell, x: Tensor, states: States, valid: Tensor | None) -> tuple
             )
         states = following
         steps.append(states[0])
-    if len(steps) > 1:
-        y = torch.stack(steps)
-    else:
-        y = steps[0].unsqueeze(0) if steps else x.new_empty(0, *states[0].shape)
+    if not steps:
+        return x.new_empty(0, *states[0].shape), tuple(state.clone() for state in states)
+    y = torch.stack(steps)
     if valid is None:
         return y, states
     return torch.where(valid if y.dim() == 3 else valid[:, None], y, 0.0), states
