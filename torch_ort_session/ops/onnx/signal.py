@@ -135,7 +135,7 @@ def _product_with_waves(frames: Tensor, onesided: bool) -> Tensor:
     bins = places[: length // 2 + 1] if onesided else places
     angles = torch.outer(places, bins).remainder(length) * (-2 * math.pi / length)
     waves = torch.cat((angles.cos(), angles.sin()), dim=1).to(wide)
-    parts = (frames.to(wide) @ waves).split(len(bins), dim=-1)
+    parts = (frames.to(wide) @ waves).chunk(2, dim=-1)
     return torch.stack(parts, dim=-1).to(frames.dtype)
 
 
