@@ -1,0 +1,210 @@
+"""Attention of decoders with a cache: GroupQueryAttention of com.microsoft.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GroupQueryAttention
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.attention import (
+    combine,
+    fused,
+    masked_scores,
+    merge_heads,
+    scores,
+    softmax,
+    split_heads,
+    visible,
+    weighted,
+)
+from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.rotary import rotate
+from torch_ort_session.ops.kernel import KernelContext, kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighing:
+    """How scores become probabilities."""
+
+    scale: float | None
+    softcap: float
+    sink: Tensor | None
+    smooth: bool
+    output: int
+
+
+@kernel("GroupQueryAttention", domain="com.microsoft", since=(1,), host=("total_sequence_length",))
+def group_query_attention(
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    past_key: Tensor | None,
+    past_value: Tensor | None,
+    seqlens_k: Tensor,
+    total_sequence_length: int,
+    cos_cache: Tensor | None = None,
+    sin_cache: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    head_sink: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    q_norm_weight: Tensor | None = None,
+    k_norm_weight: Tensor | None = None,
+    query_seqlens: Tensor | None = None,
+    *,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    kv_num_heads: int,
+    local_window_size: int = -1,
+    num_heads: int,
+    q_norm_epsilon: float | None = None,
+    qk_norm_epsilon: float = 9.999999974752427e-07,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float | None = None,
+    sliding_window_cache: int = 0,
+    smooth_softmax: int = -1,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Causal attention that puts new keys and values behind those of a cache.
+
+    Args:
+        query: [B, L, H * D], or all three side by side [B, L, (H + 2 * G) * D].
+        key: [B, L, G * D].
+        value: [B, L, G * D].
+        past_key: [B, G, P, D], of which each sample uses what ``seqlens_k`` says.
+        past_value: [B, G, P, D].
+        seqlens_k: int32 [B], the number of keys of each sample after this step, less one.
+        total_sequence_length: The greatest number of keys after this step.
+        cos_cache: [positions, width / 2], for ``do_rotary``.
+        sin_cache: [positions, width / 2].
+        position_ids: int64 [B, L]; None counts on from the cache.
+        attention_bias: Added to the scores, broadcastable to [B, H, L, T].
+        head_sink: [H], the logit of a key that every query sees and that has no value.
+        k_scale: Not supported.
+        v_scale: Not supported.
+        q_norm_weight: [D], for a root mean square normalization of the queries before the rotation.
+        k_norm_weight: [D], the same for the keys.
+        query_seqlens: Not supported.
+        causal: Whether a query sees no later key.
+        do_rotary: Whether to rotate queries and keys by their position.
+        k_norm_epsilon: Epsilon of the keys' normalization; None is ``qk_norm_epsilon``.
+        k_quant_type: NONE; others are not supported.
+        kv_cache_bit_width: Not supported.
+        kv_num_heads: G.
+        local_window_size: Number of keys in sight, the query's own counted; -1 for no bound.
+        num_heads: H.
+        q_norm_epsilon: Epsilon of the queries' normalization; None is ``qk_norm_epsilon``.
+        qk_norm_epsilon: Epsilon of both normalizations.
+        qk_output: What the fourth output holds: 1 the masked scores, 2 the probabilities.
+        rotary_interleaved: Whether a pair is two neighbours rather than one of each half.
+        scale: Factor of the scores; None and 0 are ``1 / sqrt(D)``.
+        sliding_window_cache: Not supported.
+        smooth_softmax: 1 for a sink of logit 0 in every head.
+        softcap: Bound of the scores by ``tanh``, 0 for none.
+        v_quant_type: NONE; others are not supported.
+
+    Returns:
+        The result [B, L, H * D], the caches [B, G, C, D], where C is the greater of P and the total length,
+        and where asked for the scores.
+
+    Raises:
+        ValueError: An option that is not supported, or inputs that do not fit each other.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GroupQueryAttention
+    """
+    if k_quant_type != "NONE" or v_quant_type != "NONE" or sliding_window_cache or query_seqlens is not None:
+        raise ValueError("quantized caches, caches of a window and padded chunks are not supported.")
+    q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
+    if q_norm_weight is not None and k_norm_weight is not None:
+        width = q.shape[3:]
+        q = torch.rms_norm(q, width, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
+        k = torch.rms_norm(k, width, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
+    length = q.shape[2]
+    valid = seqlens_k.reshape(-1) + 1
+    # The first call fills an empty cache, where shorter samples are padded behind.
+    before = torch.zeros_like(valid) if total_sequence_length == length else valid - length
+    if do_rotary:
+        if cos_cache is None or sin_cache is None:
+            raise ValueError("do_rotary needs cos_cache and sin_cache.")
+        if position_ids is None:
+            position_ids = before.unsqueeze(1) + torch.arange(length, device=q.device)
+        position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
+        cos, sin = cos_cache[position_ids].unsqueeze(1), sin_cache[position_ids].unsqueeze(1)
+        width_of = 2 * cos_cache.shape[1]
+        q = rotate(q, cos, sin, width_of, rotary_interleaved != 0)
+        k = rotate(k, cos, sin, width_of, rotary_interleaved != 0)
+    present_key = _appended(past_key, k, before, total_sequence_length)
+    present_value = _appended(past_value, v, before, total_sequence_length)
+    seen_key = present_key[:, :, :total_sequence_length]
+    seen_value = present_value[:, :, :total_sequence_length]
+    mask = visible(
+        length,
+        total_sequence_length,
+        q.device,
+        causal=causal != 0,
+        offset=before,
+        left=local_window_size - 1 if local_window_size > 0 else -1,
+        valid=None if causal else valid,
+    )
+    if attention_bias is not None:
+        mask = combine(attention_bias[..., :total_sequence_length], mask)
+    weighing = _Weighing(scale or None, softcap, head_sink, smooth_softmax == 1, qk_output)
+    y, products = _attend(q, seen_key, seen_value, mask, weighing)
+    return merge_heads(y), present_key, present_value, products
+
+
+def _heads(
+    query: Tensor, key: Tensor | None, value: Tensor | None, heads: int, groups: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    if key is None or value is None:
+        size = query.shape[2] // (heads + 2 * groups)
+        query, key, value = torch.split(query, [heads * size, groups * size, groups * size], 2)
+    return split_heads(query, heads), split_heads(key, groups), split_heads(value, groups)
+
+
+def _appended(past: Tensor | None, new: Tensor, before: Tensor, total: int) -> Tensor:
+    """A cache with the new rows behind those of each sample that count."""
+    if past is None or past.shape[2] == 0:
+        return new.contiguous()
+    capacity, length = past.shape[2], new.shape[2]
+    if past.shape[0] == 1 and total == capacity + length:
+        return torch.cat((past, new), 2)
+    row = torch.arange(max(capacity, total), device=past.device)
+    start = before.reshape(-1, 1).to(torch.int64)
+    fresh = (row >= start) & (row < start + length)
+    # Rows of the past come first in what is picked from, then the new ones.
+    source = torch.where(fresh, capacity + row - start, row.clamp(max=capacity - 1))
+    index = source[:, None, :, None].expand(-1, past.shape[1], -1, past.shape[3])
+    return torch.gather(torch.cat((past, new), 2), 2, index)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, how: _Weighing
+) -> tuple[Tensor, Tensor | None]:
+    if how.softcap == 0.0 and how.sink is None and not how.smooth and how.output == 0:
+        return fused(q, k, v, mask, scale=how.scale), None
+    values = scores(q, k, how.scale or 1.0 / math.sqrt(q.shape[3]))
+    if how.softcap:
+        values = torch.tanh(values / how.softcap) * how.softcap
+    values = masked_scores(values, mask)
+    if how.sink is None and not how.smooth:
+        probabilities = softmax(values, mask)
+    else:
+        sink = q.new_zeros(1) if how.sink is None else how.sink
+        column = sink.reshape(1, -1, 1, 1).expand(q.shape[0], q.shape[1], q.shape[2], 1)
+        probabilities = torch.softmax(torch.cat((values, column), 3), -1)[..., :-1]
+    products = (None, values, probabilities)[how.output]
+    return weighted(probabilities, v), products
