@@ -82,6 +82,15 @@ CASES: tuple[OpCase, ...] = (
         dtypes=("complex64", "bool", "int32", "float64"),
         oracle=_first,
     ),
+    _sample(
+        const([[["a", "b", "c"]]], "string"),
+        const([[[-0.7], [9.0], [0.7]]], "float32"),
+        "nearest",
+        "zeros",
+        0,
+        dtypes=("string",),
+        oracle=lambda x, grid, **attrs: np.array([[["a", "", "c"]]], object),
+    ),
     _sample(t(2, 2, 1, 1), t(2, 3, 3, 2, low=-1.8, high=1.8), "linear", "reflection", 0, id="one sample"),
     _sample(
         t(2, 0, 4, 4),

@@ -131,6 +131,9 @@ CASES: tuple[OpCase, ...] = (
     _by_scales(t(1, 1, 6, 5), 1.0, 1.0, 1.6, 0.8, mode="cubic", cubic_coeff_a=-0.5),
     _by_scales(t(1, 1, 6, 5), 1.0, 1.0, 1.6, 0.8, mode="cubic", exclude_outside=1),
     _by_scales(t(1, 1, 6, 5), 1.0, 1.0, 1.6, 0.8, mode="linear", exclude_outside=1),
+    _by_scales(
+        const([["a", "b"], ["c", "d"]], "string"), 1.0, 2.0, dtypes=("string",), oracle=_doubled, id="strings"
+    ),
     _by_scales(t(5), 1.5, mode="linear", grad=True),
     _by_scales(t(3, 4), 2.0, 0.5, mode="linear", grad=True),
     _by_scales(t(2, 3, 4), 1.0, 1.0, 2.0, mode="linear", id="1-D batch"),

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from torch_ort_session.ops._helpers import grid_sampling
 from torch_ort_session.ops._helpers.grid_sampling import GridRule
+from torch_ort_session.ops._helpers.strings import by_position
 from torch_ort_session.ops._helpers.widen import with_bits
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.kernel import Strings, kernel
 
 _MODES = {
     "linear": "linear",
@@ -26,14 +27,19 @@ _TORCH_MODES = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 
 @kernel("GridSample", since=(20, 22))
 def grid_sample(
-    x: Tensor, grid: Tensor, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
+    x: Tensor | Strings,
+    grid: Tensor,
+    *,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+    align_corners: int = 0,
 ) -> Tensor:
     """Samples of ``x`` at the grid's coordinates.
 
     Source: https://onnx.ai/onnx/operators/onnx__GridSample.html
 
     Args:
-        x: ``[batch, channels, *spatial]``.
+        x: ``[batch, channels, *spatial]``; strings in mode ``nearest`` only, empty outside.
         grid: ``[batch, *result, dims]`` with coordinates in -1 to 1, the last spatial axis first.
         mode: ``linear``, ``nearest`` or ``cubic``.
         padding_mode: ``zeros``, ``border`` or ``reflection``.
@@ -45,6 +51,20 @@ def grid_sample(
     Raises:
         ValueError: A mode is not known or the shapes do not fit together.
     """
+    if not isinstance(x, Tensor):
+        if mode != "nearest":
+            raise ValueError(f"strings cannot be mixed, as mode {mode!r} would.")
+
+        def move(place: Tensor) -> Tensor:
+            # Zero is what lies outside, -1 the place of an empty string.
+            return (
+                grid_sample(
+                    place + 1, grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners
+                )
+                - 1
+            )
+
+        return by_position(move, x)
     if x.dim() < 3 or grid.dim() != x.dim() or grid.shape[-1] != x.dim() - 2 or grid.shape[0] != x.shape[0]:
         raise ValueError(
             f"X {list(x.shape)} and grid {list(grid.shape)} do not fit: a grid is "
@@ -72,7 +92,12 @@ def grid_sample(
 
 @kernel("GridSample", since=(16,))
 def grid_sample_16(
-    x: Tensor, grid: Tensor, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: int = 0
+    x: Tensor | Strings,
+    grid: Tensor,
+    *,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: int = 0,
 ) -> Tensor:
     """The first revision, whose modes are called ``bilinear`` and ``bicubic``; see :func:`grid_sample`."""
     return grid_sample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners)

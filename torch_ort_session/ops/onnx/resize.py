@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from torch_ort_session.ops._helpers import interpolate
 from torch_ort_session.ops._helpers.interpolate import AxisPlan, Filter
+from torch_ort_session.ops._helpers.strings import by_position
 from torch_ort_session.ops._helpers.widen import pick
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.kernel import Strings, kernel
 
 _ROUNDS_TO_BLOCK = {
     "half_pixel": ("round_prefer_floor", "round_prefer_ceil"),
@@ -29,7 +30,7 @@ _FUSED_LIMIT = 1024
 
 @kernel("Resize", since=(11, 13, 18, 19), host=("roi", "scales", "sizes"), view_of="x")
 def resize(
-    x: Tensor,
+    x: Tensor | Strings,
     roi: list[float] | None = None,
     scales: list[float] | None = None,
     sizes: list[int] | None = None,
@@ -49,7 +50,7 @@ def resize(
     Source: https://onnx.ai/onnx/operators/onnx__Resize.html
 
     Args:
-        x: Any rank and dtype.
+        x: Any rank and dtype; strings in mode ``nearest`` only, empty outside of the input.
         roi: Starts then ends of the resized axes, normalised; read by ``tf_crop_and_resize`` only.
         scales: A factor for each axis of ``axes``; None or empty when ``sizes`` is given.
         sizes: A length for each axis of ``axes``.
@@ -69,6 +70,21 @@ def resize(
     Raises:
         ValueError: The inputs or attributes contradict each other.
     """
+    if not isinstance(x, Tensor):
+        if mode != "nearest":
+            raise ValueError(f"strings cannot be mixed, as mode {mode!r} would.")
+        return by_position(
+            resize,
+            x,
+            roi,
+            scales,
+            sizes,
+            coordinate_transformation_mode=coordinate_transformation_mode,
+            nearest_mode=nearest_mode,
+            extrapolation_value=-1.0,
+            axes=axes,
+            keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        )
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
     plans = _plans(x, roi if cropped else None, scales, sizes, axes, keep_aspect_ratio_policy, cropped)
     if not plans:
@@ -86,7 +102,7 @@ def resize(
 
 @kernel("Resize", since=(10,), host=("scales",), view_of="x")
 @kernel("Upsample", since=(9, 10), host=("scales",), view_of="x")
-def resize_by_scales(x: Tensor, scales: list[float], *, mode: str = "nearest") -> Tensor:
+def resize_by_scales(x: Tensor | Strings, scales: list[float], *, mode: str = "nearest") -> Tensor:
     """Resample by factors: output index divided by the factor, rounded down when ``nearest``.
 
     Source: https://onnx.ai/onnx/operators/onnx__Upsample.html
@@ -114,7 +130,7 @@ def resize_by_scales(x: Tensor, scales: list[float], *, mode: str = "nearest") -
 
 
 @kernel("Upsample", since=(7,), view_of="x")
-def upsample_7(x: Tensor, *, scales: list[float], mode: str = "nearest") -> Tensor:
+def upsample_7(x: Tensor | Strings, *, scales: list[float], mode: str = "nearest") -> Tensor:
     """Upsample with the factors as an attribute; see :func:`resize_by_scales`."""
     return resize_by_scales(x, scales, mode=mode)
 
