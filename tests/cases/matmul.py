@@ -27,6 +27,7 @@ CASES: tuple[OpCase, ...] = (
     OpCase("Gemm", [t(3, 4), t(4, 5), t(5)], {"alpha": 2.0, "beta": 3.0}, INTS[:2], id="int_factors"),
     OpCase("Gemm", [t(4, 3), t(5, 4), t(1, 5)], {"transA": 1, "transB": 1}, grad=True, id="transposed"),
     OpCase("Gemm", [t(4, 3), t(4, 5), t(3, 1)], {"transA": 1, "alpha": 0.25, "beta": 0.35}, id="column"),
+    OpCase("Gemm", [t(3, 4), t(5, 4), t(5)], {"transB": 1}, FLOATS, grad=True, id="linear"),
     OpCase("Gemm", [t(3, 4), t(4, 5), t()], id="scalar"),
     OpCase("Gemm", [t(3, 4), t(4, 5), None], {"alpha": 0.5}, grad=True, id="no_c"),
     OpCase("Gemm", [t(3, 4), t(4, 5)], opsets=(11, 13), id="no_c_at_all"),

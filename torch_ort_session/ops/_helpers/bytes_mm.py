@@ -20,6 +20,9 @@ from torch_ort_session.ops._helpers.windows import pad_spatial, windows
 # Differences of two bytes lie within 255; this many products of them stay exact in a float32.
 _FLOAT32_TERMS = (1 << 24) // (255 * 255)
 
+# Products of so few numbers are faster in floats: a product of bytes costs 20 microseconds at least.
+_SMALL = 1 << 15
+
 _Zero = Tensor | int | None
 
 
@@ -45,7 +48,8 @@ def byte_matmul(a: Tensor, b: Tensor, a_zero: Tensor | None, b_zero: Tensor | No
     if a_zero is not None and a_zero.dim() == 1 and a_zero.shape[0] > 1:
         a_zero = a_zero.unsqueeze(-1)
     flat = b.dim() == 2 and (a.dim() == 2 or (a.dim() > 2 and (a_zero is None or a_zero.numel() == 1)))
-    if flat and a.device.type == "cpu" and (b_zero is None or b_zero.dim() < 2) and _sums_exactly():
+    flat = flat and a.device.type == "cpu" and (b_zero is None or b_zero.dim() < 2)
+    if flat and a.numel() * b.shape[-1] > _SMALL and _sums_exactly():
         product = _product(a.reshape(math.prod(a.shape[:-1]), a.shape[-1]), b, a_zero, b_zero)
         return product.reshape(*a.shape[:-1], b.shape[1])
     wide = _wide(a.shape[-1], a.device)

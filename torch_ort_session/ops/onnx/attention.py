@@ -138,6 +138,10 @@ def attention(
 
     Source: https://onnx.ai/onnx/operators/onnx__Attention.html
     """
+    plain = attn_mask is None and past_key is None and nonpad_kv_seqlen is None and q.dim() == 4
+    plain = plain and softcap == 0.0 and softmax_precision is None and v.dtype is q.dtype
+    if plain and left_window_size < 0 and right_window_size < 0 and not any(ctx.wanted[1:]):
+        return fused(q, k, v, None, causal=is_causal != 0, scale=scale), None, None, None
     choices = _Choices(
         scale,
         bool(is_causal),

@@ -6,6 +6,7 @@ Sources: https://onnx.ai/onnx/operators/onnx__MatMul.html, https://onnx.ai/onnx/
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.intmm import wrapping_matmul
@@ -55,6 +56,9 @@ def gemm(
 
     Source: https://onnx.ai/onnx/operators/onnx__Gemm.html
     """
+    linear = transB and not transA and alpha == beta == 1.0 and c is not None and c.dim() == 1
+    if linear and out is None and a.is_floating_point():
+        return F.linear(a, b, c)
     if transA:
         a = a.t()
     if transB:

@@ -115,6 +115,6 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     low, high = low.clamp(max=0), high.clamp(min=0)
     span = high - low
     scale = torch.where(span == 0, 1.0, span) / 255.0
-    zero = torch.round((-low / scale).clamp(0, 255))
+    zero = torch.round(-low / scale)
     y = torch.div(x.detach(), scale).round_().add_(zero).clamp_(0, 255)
     return y.to(torch.uint8), scale, zero.to(torch.uint8)
