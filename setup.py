@@ -65,7 +65,7 @@ def extensions(helpers: Any, cuda: bool) -> list[Any]:
     suffixes = {".cpp", ".cu"} if cuda else {".cpp"}
     sources = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc").rglob("*") if p.suffix in suffixes)
     kind = helpers.CUDAExtension if cuda else helpers.CppExtension
-    flags = {"cxx": ["-O2", "-g0"], "nvcc": ["-O2"]}
+    flags = {"cxx": ["-O2", "-g0", "-fvisibility=hidden"], "nvcc": ["-O2"]}
     return [
         kind(
             f"{PACKAGE}._native",

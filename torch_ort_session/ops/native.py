@@ -122,7 +122,7 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
             name=_module_name(),
             sources=[str(p) for p in (sources + cuda if with_cuda else sources)],
             extra_include_paths=[str(_source_root() / "include")],
-            extra_cflags=["-O2", "-g0"],
+            extra_cflags=["-O2", "-g0", "-fvisibility=hidden"],
             build_directory=str(folder),
             verbose=verbose,
             with_cuda=with_cuda,

@@ -1,0 +1,127 @@
+// The tape for Python: the only file that includes pybind.
+#include <ATen/ScalarOps.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include <complex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tape.h"
+
+namespace py = pybind11;
+
+namespace tos::tape {
+
+namespace {
+
+bool is_number(const py::handle& object) {
+  return PyBool_Check(object.ptr()) || PyLong_Check(object.ptr()) || PyFloat_Check(object.ptr()) ||
+         PyComplex_Check(object.ptr());
+}
+
+c10::Scalar scalar_of(const py::handle& object) {
+  if (PyBool_Check(object.ptr())) return object.cast<bool>();
+  if (PyLong_Check(object.ptr())) return object.cast<int64_t>();
+  if (PyFloat_Check(object.ptr())) return object.cast<double>();
+  return c10::complex<double>(object.cast<std::complex<double>>());
+}
+
+bool takes_tensor(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::OptionalType) {
+    return type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::TensorType;
+  }
+  return type.kind() == c10::TypeKind::TensorType;
+}
+
+// A number given for a tensor is one that takes part in type promotion as a number, as in eager calls.
+c10::IValue value_of(const py::handle& object, const c10::TypePtr& type) {
+  if (is_number(object) && takes_tensor(*type)) {
+    at::Tensor number = c10::scalar_to_tensor(scalar_of(object));
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return number;
+  }
+  return torch::jit::toIValue(object, type);
+}
+
+void add(Tape& tape, const std::string& name, const std::string& overload, const py::list& args,
+         const std::vector<std::optional<at::Tensor>>& results) {
+  c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+  const auto& declared = op.schema().arguments();
+  TORCH_CHECK_VALUE(args.size() == declared.size(), name, " takes ", declared.size(), " arguments, not ",
+                    args.size());
+  std::vector<c10::IValue> values;
+  values.reserve(declared.size());
+  for (size_t i = 0; i < declared.size(); ++i) {
+    values.push_back(value_of(args[i], declared[i].real_type()));
+  }
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(results.size());
+  for (const auto& result : results) tensors.push_back(result.value_or(at::Tensor()));
+  tape.add(std::move(op), std::move(values), tensors);
+}
+
+py::object replay(Tape& tape) {
+  Outcome outcome;
+  {
+    const py::gil_scoped_release unlocked;
+    outcome = tape.replay();
+  }
+  if (!outcome.diverged) return py::none();
+  return py::make_tuple(outcome.call, tape.name(outcome.call), outcome.what);
+}
+
+py::list intervals(const Tape& tape) {
+  py::list found;
+  for (const Interval& i : tape.intervals()) {
+    found.append(py::make_tuple(i.first, i.last, i.nbytes, i.functional, i.storage));
+  }
+  return found;
+}
+
+void plan(Tape& tape, const at::Tensor& block, const std::vector<std::pair<size_t, size_t>>& slots,
+          const std::vector<size_t>& released, bool poison) {
+  std::vector<Placement> placed;
+  placed.reserve(slots.size());
+  for (const auto& [interval, offset] : slots) placed.push_back({interval, offset});
+  tape.plan(block, placed, released, poison);
+}
+
+std::vector<uintptr_t> storage_keys(const std::vector<at::Tensor>& tensors) {
+  std::vector<uintptr_t> keys;
+  keys.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) keys.push_back(storage_key(tensor));
+  return keys;
+}
+
+std::vector<size_t> uses(const std::vector<at::Tensor>& tensors) {
+  std::vector<size_t> counts;
+  counts.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) counts.push_back(storage_uses(tensor));
+  return counts;
+}
+
+}  // namespace
+
+}  // namespace tos::tape
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  using tos::tape::Tape;
+  py::class_<Tape>(m, "Tape", py::module_local())
+      .def(py::init<>())
+      .def("own", torch::wrap_pybind_function(&Tape::own))
+      .def("add", torch::wrap_pybind_function(&tos::tape::add))
+      .def("settled", &Tape::settled)
+      .def("intervals", torch::wrap_pybind_function(&tos::tape::intervals))
+      .def("plan", torch::wrap_pybind_function(&tos::tape::plan))
+      .def("replay", torch::wrap_pybind_function(&tos::tape::replay))
+      .def("close", torch::wrap_pybind_function(&Tape::close))
+      .def("name", torch::wrap_pybind_function(&Tape::name))
+      .def_property_readonly("position", &Tape::position)
+      .def_property_readonly("retired", &Tape::retired)
+      .def("__len__", &Tape::size);
+  m.def("storage_keys", torch::wrap_pybind_function(&tos::tape::storage_keys));
+  m.def("storage_uses", torch::wrap_pybind_function(&tos::tape::uses));
+}

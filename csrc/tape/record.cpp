@@ -1,0 +1,157 @@
+// What a tape is told while recording, and where its storages are put.
+#include <ATen/core/function_schema.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tape.h"
+
+namespace tos::tape {
+
+namespace {
+
+// Freed slot: keeps the block alive for as long as a storage lies in it, whoever holds that storage.
+void drop_block(void* context) { delete static_cast<c10::Storage*>(context); }
+
+at::DataPtr slot_of(const c10::Storage& block, size_t offset) {
+  char* base = static_cast<char*>(block.mutable_data());
+  return {base + offset, new c10::Storage(block), &drop_block, block.device()};
+}
+
+// The keys that the dispatcher would come to for these arguments on every replay.
+c10::DispatchKeySet keys_of(const c10::OperatorHandle& op, const std::vector<c10::IValue>& args) {
+  c10::DispatchKeySet keys = included_keys();
+  for (const c10::IValue& arg : args) {
+    each_tensor(arg, [&](const at::Tensor& t) { keys = keys | t.key_set(); });
+  }
+  keys = keys - excluded_keys();
+  for (const c10::DispatchKey key : keys) {
+    // Without a kernel of its own an op falls through BackendSelect; the other keys have real fallbacks.
+    const bool skipped = op.hasKernelForDispatchKey(key) ? op.isKernelFallthroughKernel(key)
+                                                         : key == c10::DispatchKey::BackendSelect;
+    if (skipped) keys = keys.remove(key);
+  }
+  return keys;
+}
+
+}  // namespace
+
+uintptr_t storage_key(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return 0;
+  return reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+}
+
+size_t storage_uses(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().use_count();
+}
+
+void Tape::own(const std::vector<at::Tensor>& made) {
+  for (const at::Tensor& tensor : made) {
+    if (!tensor.defined()) continue;
+    const c10::Storage& storage = tensor.storage();
+    own_.try_emplace(storage.unsafeGetStorageImpl(), storage, storage.nbytes());
+  }
+}
+
+void Tape::add(c10::OperatorHandle op, std::vector<c10::IValue> args,
+               const std::vector<at::Tensor>& results) {
+  TORCH_CHECK(!planned_ && retired_.empty(), "a tape takes no call once it is planned or retired");
+  const c10::DispatchKeySet keys = keys_of(op, args);
+  Instruction call{std::move(op), keys, std::move(args), {}, {}, {}};
+  for (const at::Tensor& tensor : results) {
+    Result result;
+    if (tensor.defined()) {
+      result.tensor = tensor;
+      result.storage = tensor.storage();
+      result.sizes = tensor.sizes().vec();
+      result.strides = tensor.strides().vec();
+      result.offset = tensor.storage_offset();
+      result.nbytes = result.storage.nbytes();
+      result.dtype = tensor.scalar_type();
+      const auto same = [&](const at::Tensor& other) { return storage_key(other) == storage_key(tensor); };
+      result.sharing = static_cast<size_t>(std::count_if(results.begin(), results.end(), same));
+      result.first = std::none_of(call.results.begin(), call.results.end(), [&](const Result& earlier) {
+        return earlier.tensor.defined() && same(earlier.tensor);
+      });
+    }
+    call.results.push_back(std::move(result));
+  }
+  program_.push_back(std::move(call));
+}
+
+bool Tape::settled() const {
+  return std::all_of(own_.begin(), own_.end(), [](const auto& entry) {
+    const auto& [storage, nbytes] = entry.second;
+    return storage.nbytes() == nbytes;
+  });
+}
+
+std::vector<Interval> Tape::intervals() const {
+  std::vector<Interval> found;
+  std::unordered_map<c10::StorageImpl*, size_t> places;
+  for (size_t at = 0; at < program_.size(); ++at) {
+    const auto touch = [&](const at::Tensor& tensor, bool functional) {
+      if (storage_key(tensor) == 0) return;
+      const c10::Storage& storage = tensor.storage();
+      c10::StorageImpl* key = storage.unsafeGetStorageImpl();
+      if (storage.nbytes() == 0 || own_.count(key) == 0) return;
+      const auto [entry, fresh] = places.try_emplace(key, found.size());
+      if (fresh) found.push_back({at, at, storage.nbytes(), functional, storage_key(tensor)});
+      found[entry->second].last = at;
+    };
+    for (const c10::IValue& arg : program_[at].args) {
+      each_tensor(arg, [&](const at::Tensor& t) { touch(t, false); });
+    }
+    for (const Result& result : program_[at].results) {
+      if (result.tensor.defined()) touch(result.tensor, true);
+    }
+  }
+  return found;
+}
+
+void Tape::plan(const at::Tensor& block, const std::vector<Placement>& slots,
+                const std::vector<size_t>& released, bool poison) {
+  TORCH_CHECK(!planned_ && retired_.empty(), "a tape is planned once, and before it is retired");
+  const std::vector<Interval> found = intervals();
+  const auto own = [&](size_t place) -> const c10::Storage& {
+    return own_.at(reinterpret_cast<c10::StorageImpl*>(found.at(place).storage)).first;
+  };
+  const c10::Storage& bytes = block.storage();
+  for (const Placement& slot : slots) {
+    const Interval& interval = found.at(slot.interval);
+    TORCH_CHECK(!interval.functional, "a slot takes only what is written in place");
+    TORCH_CHECK(slot.offset <= bytes.nbytes() && interval.nbytes <= bytes.nbytes() - slot.offset,
+                "a slot of ", interval.nbytes, " bytes at ", slot.offset, " leaves its block of ",
+                bytes.nbytes());
+  }
+  for (const size_t place : released) {
+    TORCH_CHECK(found.at(place).functional, "only what every replay makes anew can be released");
+  }
+  planned_ = true;
+  for (const Placement& slot : slots) {
+    c10::StorageImpl* storage = own(slot.interval).unsafeGetStorageImpl();
+    storage->set_data_ptr_noswap(slot_of(bytes, slot.offset));
+    storage->set_resizable(false);
+    if (poison) program_[found[slot.interval].last].poison.push_back(own(slot.interval));
+  }
+  for (const size_t place : released) {
+    const c10::Storage& storage = own(place);
+    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));
+    program_[found[place].last].release.push_back(storage);
+  }
+  own_.clear();
+}
+
+void Tape::close() {
+  TORCH_CHECK(!running_.load(), "a tape cannot be closed while it replays");
+  if (retired_.empty()) retired_ = "closed";
+  program_.clear();
+  own_.clear();
+}
+
+std::string Tape::name(size_t call) const { return toString(program_.at(call).op.operator_name()); }
+
+}  // namespace tos::tape

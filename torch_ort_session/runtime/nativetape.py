@@ -1,0 +1,79 @@
+"""What the compiled extension gives to Python, typed; `csrc/tape/tape.h` says how it works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+
+class NativeInterval(NamedTuple):
+    """One of a tape's own storages.
+
+    Attributes:
+        first: The first call that touches it.
+        last: The last one.
+        nbytes: Its bytes.
+        functional: Whether every replay makes it anew; else calls write into it in place.
+        storage: Its key.
+    """
+
+    first: int
+    last: int
+    nbytes: int
+    functional: bool
+    storage: int
+
+
+class NativeTape(Protocol):
+    """A list of ATen calls on fixed tensors."""
+
+    def own(self, made: Sequence[torch.Tensor]) -> None:
+        """Note tensors whose storages the recording made."""
+
+    def add(self, name: str, overload: str, args: list[Any], results: Sequence[torch.Tensor | None]) -> None:
+        """Append a call; no results when it writes into its arguments."""
+
+    def settled(self) -> bool:
+        """Whether no noted storage was resized."""
+
+    def intervals(self) -> list[tuple[int, int, int, bool, int]]:
+        """Fields of a :class:`NativeInterval`, one for each storage that a call touches."""
+
+    def plan(
+        self, block: torch.Tensor, slots: list[tuple[int, int]], released: list[int], poison: bool
+    ) -> None:
+        """Place intervals, by number, at byte offsets; release others after their last call."""
+
+    def replay(self) -> tuple[int, str, str] | None:
+        """Make every call; gives the place of a call that diverged, its op, and what differed."""
+
+    def close(self) -> None:
+        """Drop everything."""
+
+    def name(self, call: int) -> str:
+        """The op of a call."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def position(self) -> int:
+        """The call that a replay came to."""
+
+    @property
+    def retired(self) -> str:
+        """Why it cannot be replayed; empty when it can."""
+
+
+class NativeModule(Protocol):
+    """The compiled extension."""
+
+    def Tape(self) -> NativeTape:
+        """An empty tape."""
+
+    def storage_keys(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """A number for each tensor's storage; 0 for an opaque tensor."""
+
+    def storage_uses(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """How many references each tensor's storage has."""

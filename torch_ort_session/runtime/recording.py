@@ -1,0 +1,114 @@
+"""What a recording is on every device, and how one is refused or goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+class Refused(RuntimeError):
+    """The body does something that no replay could repeat. Its effects are undefined.
+
+    When an exception of the body's own came of it, that one is the cause; it may name the node.
+
+    Attributes:
+        reason: What cannot be recorded.
+        op: The torch op or method that asked for it; empty when none is to blame.
+    """
+
+    def __init__(self, reason: str, op: str = "") -> None:
+        super().__init__(f"{op}: {reason}" if op else reason)
+        self.reason = reason
+        self.op = op
+
+
+class Diverged(RuntimeError):
+    """A replayed call gave something of another form than when it was recorded. The recording is retired.
+
+    Attributes:
+        op: The torch op.
+        call: Its place among the recorded calls.
+        what: What differs.
+    """
+
+    def __init__(self, op: str, call: int, what: str) -> None:
+        super().__init__(f"call {call} ({op}) diverged: another replay changed {what}")
+        self.op = op
+        self.call = call
+        self.what = what
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingStats:
+    """What a recording holds. Bytes are 0 where the device's own allocator keeps them.
+
+    Attributes:
+        calls: Calls that a replay makes.
+        views: Calls that made views, which a replay leaves out.
+        arena: Bytes of the block that the recording's own slots take.
+        bound: Bytes that live in slots at once, at least: no packing takes less.
+        fresh: Most bytes at once that replayed calls allocate themselves.
+        kept: Bytes of the results that outlive the recording's calls.
+        naive: Bytes of all of the recording's own storages together.
+    """
+
+    calls: int
+    views: int = 0
+    arena: int = 0
+    bound: int = 0
+    fresh: int = 0
+    kept: int = 0
+    naive: int = 0
+
+
+class Recording(Protocol):
+    """Calls that were made once and can be made again, on the same tensors."""
+
+    def finish(
+        self,
+        keep: Iterable[torch.Tensor],
+        foreign: Iterable[torch.Tensor] = (),
+        block: Callable[[int], torch.Tensor] | None = None,
+    ) -> None:
+        """Give up the memory of everything that nobody reads after its last recorded reader.
+
+        Args:
+            keep: Results that a later region or the user reads. Any other tensor that the body made has no
+                data from now on.
+            foreign: Further tensors that the recording must leave alone.
+            block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in; it may be
+                shared with other recordings that never replay at the same time. None: one is allocated.
+        """
+
+    def replay(self) -> None:
+        """Make every call again.
+
+        What it writes is valid until the next replay: who wants it longer copies it.
+
+        Raises:
+            Diverged: A call gave a result of another form. The recording is retired.
+            RuntimeError: The recording is retired, or is being replayed by another thread.
+            Exception: What a call raises; the recording is retired then.
+        """
+
+    def close(self) -> None:
+        """Give up everything. Recordings that share a pool are closed together."""
+
+    @property
+    def stats(self) -> RecordingStats:
+        """What it holds."""
+
+
+class Recorder(Protocol):
+    """Makes recordings, for one device."""
+
+    def record(self, body: Callable[[], None]) -> Recording:
+        """Run ``body`` and record it. Its effects have taken place exactly once when this returns.
+
+        Raises:
+            Refused: The body does what cannot be recorded.
+            Exception: What the body raises otherwise.
+        """
