@@ -30,7 +30,7 @@ class NodeError:
 
 
 def compare(
-    path: Path, feed: Mapping[str, Array], tolerance: float, *, at_once: int = 150
+    path: Path, feed: Mapping[str, Array], tolerance: float, *, at_once: int = 600
 ) -> list[NodeError]:
     """The agreement of every node of a model's graph.
 
