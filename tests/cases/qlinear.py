@@ -63,6 +63,9 @@ CASES: tuple[OpCase, ...] = (
         oracle=product,
         id="largest",
     ),
+    OpCase("MatMulInteger", [u(9, 200), s(200, 40), zu(100), zs(3)], oracle=product, id="large"),
+    OpCase("MatMulInteger", [s(2, 9, 400), u(400, 40), zs(-7), zu(200)], oracle=product, id="large_batch"),
+    OpCase("MatMulInteger", [u(9, 400), s(400, 40)], oracle=product, id="large_plain"),
     OpCase("ConvInteger", [u(2, 3, 7, 6), u(4, 3, 3, 2)]),
     OpCase(
         "ConvInteger",

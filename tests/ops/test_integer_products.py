@@ -31,14 +31,14 @@ def test_unsigned_products_wrap() -> None:
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("left", [torch.uint8, torch.int8])
 @pytest.mark.parametrize("right", [torch.uint8, torch.int8])
-@pytest.mark.parametrize("terms", [8, 900])
+@pytest.mark.parametrize("terms", [8, 200, 900])
 def test_byte_products(
     exact: bool, left: torch.dtype, right: torch.dtype, terms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bytes_mm, "_sums_exactly", lambda: exact)
-    a, b = draw(5, terms, dtype=left), draw(terms, 6, dtype=right)
-    for a_zero in (None, draw(1, dtype=left)[0], draw(5, dtype=left)):
-        for b_zero in (None, draw(1, dtype=right), draw(6, dtype=right)):
+    a, b = draw(9, terms, dtype=left), draw(terms, 40, dtype=right)
+    for a_zero in (None, draw(1, dtype=left)[0], draw(9, dtype=left)):
+        for b_zero in (None, draw(1, dtype=right), draw(40, dtype=right)):
             wide_a, wide_b = a.to(torch.int64), b.to(torch.int64)
             if a_zero is not None:
                 wide_a = wide_a - a_zero.reshape(-1, 1)
