@@ -167,7 +167,7 @@ def _five(
 
 
 def _fixed(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor, epsilon: float) -> Tensor:
-    if mean.requires_grad or var.requires_grad:
+    if (mean.requires_grad or var.requires_grad) and torch.is_grad_enabled():
         # torch's fused form takes the statistics for constants.
         shape = (-1, *[1] * (x.dim() - 2))
         factor = (scale * torch.rsqrt(var + epsilon)).reshape(shape)
