@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """What a tensor was.
+
+    A named tuple, because a run that is observed makes one for every value: a frozen dataclass takes five
+    times as long.
 
     Attributes:
         dtype: Its dtype.
@@ -41,21 +44,19 @@ class Observation:
         specs: By value id; None where the value was no tensor or was never made.
         kinds: What values without a spec were: ``"sequence"``, ``"strings"`` or ``"absent"``, by id.
         static: Values whose data follows from the signature alone, kept as constants of the plan.
-        peak: Most bytes that live tensors held at once during the run, weights and feeds left out.
     """
 
     specs: tuple[Spec | None, ...]
     kinds: Mapping[int, str] = field(default_factory=dict)
     static: Mapping[int, Value] = field(default_factory=dict)
-    peak: int = 0
 
 
 def spec_of(tensor: torch.Tensor, owner: int) -> Spec:
     """The spec of a tensor whose storage value ``owner`` made."""
     return Spec(
         dtype=tensor.dtype,
-        shape=tuple(tensor.shape),
-        stride=tuple(tensor.stride()),
+        shape=tensor.shape,
+        stride=tensor.stride(),
         offset=int(tensor.storage_offset()),
         device=tensor.device,
         nbytes=tensor.untyped_storage().nbytes(),
