@@ -48,24 +48,25 @@ class UnsupportedOp:
 
 
 class UnsupportedOpError(SessionError, NotImplementedError):
-    """The model uses operators that this package does not implement; all of them are listed.
+    """The model uses operators that this package does not implement, or not so; all of them are listed.
 
     Attributes:
         ops: The missing operators.
     """
 
-    def __init__(self, ops: Iterable[UnsupportedOp]) -> None:
+    def __init__(self, ops: Iterable[UnsupportedOp], *, heading: str = "", advice: str | None = None) -> None:
         self.ops = tuple(ops)
-        lines = [f"the model uses {len(self.ops)} unsupported operator(s):"]
+        lines = [heading or f"the model uses {len(self.ops)} unsupported operator(s):"]
         for op in self.ops:
             shown = ", ".join(repr(name) for name in op.nodes[:3])
             more = f" and {len(op.nodes) - 3} more" if len(op.nodes) > 3 else ""
-            lines.append(f"  {op.domain}::{op.op} revision {op.since} ({op.reason}): nodes {shown}{more}")
-        lines.append("`torch-ort-session ops` lists what is supported.")
+            reason = f" ({op.reason})" if op.reason else ""
+            lines.append(f"  {op.domain}::{op.op} revision {op.since}{reason}: nodes {shown}{more}")
+        lines.append("`torch-ort-session ops` lists what is supported." if advice is None else advice)
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.ops,))
+        return (_rebuild, (type(self), self.args, self.__dict__))
 
 
 class InputError(SessionError, ValueError):

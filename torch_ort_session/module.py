@@ -23,6 +23,8 @@ from torch_ort_session.runtime.validation import ValidationWord
 from torch_ort_session.session import Session
 
 _TRAIN_OPS = ("BatchNormalization", "Dropout")
+_TRAIN = "train mode is not supported for operators that behave differently in it:"
+_EVAL = "Stay in eval mode: gradients flow there too, with the stored statistics and without dropout."
 
 
 class SessionModule(nn.Module):
@@ -63,7 +65,7 @@ class SessionModule(nn.Module):
         if mode:
             refused = _train_ops(self._session.graph)
             if refused:
-                raise UnsupportedOpError(refused)
+                raise UnsupportedOpError(refused, heading=_TRAIN, advice=_EVAL)
         return super().train(mode)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -105,7 +107,7 @@ class SessionModule(nn.Module):
     def _program(self, device: torch.device) -> tuple[Program, ValidationWord | None]:
         made = self._programs.get(device)
         if made is None:
-            validation = None if device.type == "cpu" else ValidationWord(device)
+            validation = None if device.type in ("cpu", "meta") else ValidationWord(device)
             setting = Setting(device, _constant, frozenset(self._paths), validation)
             made = (bind_steps(build_steps(self._session.graph, setting)), validation)
             self._programs[device] = made
@@ -221,5 +223,6 @@ def _train_ops(graph: Graph) -> list[UnsupportedOp]:
     for node in graph.all_nodes():
         if node.op in _TRAIN_OPS and node.domain == "":
             nodes.setdefault((node.op, node.since), []).append(node.name)
-    reason = "its train mode is not supported; stay in eval mode, where gradients flow as well"
-    return [UnsupportedOp(op, "ai.onnx", since, tuple(names), reason) for (op, since), names in nodes.items()]
+    return [
+        UnsupportedOp(op, "ai.onnx", since, tuple(names), reason="") for (op, since), names in nodes.items()
+    ]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from expecttest import assert_expected_inline
+from networks import Cnn, Transformer, cnn_model, transformer_model
 from plan.onmeta import OneSide, run_on_meta
 from textmodel import message, model
 
@@ -125,6 +126,15 @@ def test_no_shape_waits_for_the_device(name: str) -> None:
     assert run.mixed == []
     results = tos.load(model(text)).run(None, feed)
     assert [tuple(item.shape) for item in results] == shapes
+
+
+def test_exported_networks_wait_for_nothing() -> None:
+    source = Transformer()
+    feed = {"ids": torch.zeros(2, 5, dtype=torch.int64), "mask": torch.zeros(2, 5)}
+    run = run_on_meta(transformer_model(source), feed)
+    assert (run.shapes, run.mixed, run.copies) == ([(2, 5, 20)], [], [])
+    run = run_on_meta(cnn_model(Cnn()), {"x": torch.zeros(2, 3, 16, 16)})
+    assert (run.shapes, run.mixed, run.on_host) == ([(2, 5)], [], [])
 
 
 BODIES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]]]] = {

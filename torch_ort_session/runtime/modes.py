@@ -7,6 +7,10 @@ from collections.abc import Iterator
 
 import torch
 
+_HOST = ("cpu",)
+# Small steps of a run on a device take place on the host.
+_AUTOCAST = {"cuda": ("cuda", "cpu")}
+
 
 @contextlib.contextmanager
 def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iterator[None]:
@@ -24,8 +28,9 @@ def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iter
         if torch._C._len_torch_function_stack():
             # A default device of the caller's would take the host's small tensors away from it.
             stack.enter_context(torch.device("cpu"))
-        if torch.is_autocast_enabled(device.type):
-            stack.enter_context(torch.autocast(device.type, enabled=False))
+        for kind in _AUTOCAST.get(device.type, _HOST):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))
         if num_threads is not None:
