@@ -1,7 +1,7 @@
 """Cases of QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
 
 import numpy as np
-from opcase import OpCase, const, t
+from opcase import OpCase, const, numpy_dtype, t
 
 ORT = "onnxruntime"
 EIGHT = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
@@ -34,6 +34,10 @@ def blocked(x, scale, zero=None, axis=1, block_size=0, **_):  # type: ignore[no-
 
 def dequantized(x, scale, zero, **_):  # type: ignore[no-untyped-def]
     return ((x.astype(np.float32) - zero.astype(np.float32)) * scale.astype(np.float32)).astype(scale.dtype)
+
+
+def micro(x, scale, **_):  # type: ignore[no-untyped-def]
+    return (x / scale.astype(np.float32).repeat(4, 1)).astype(numpy_dtype("float4e2m1"))
 
 
 CASES: tuple[OpCase, ...] = (
@@ -115,6 +119,20 @@ CASES: tuple[OpCase, ...] = (
         {"block_size": 2, "axis": 0},
         oracle=blocked,
         id="blocks_axis0",
+    ),
+    OpCase(
+        "QuantizeLinear",
+        [t(2, 8, low=-20, high=20), const([[0.5, 2.0], [1.0, 4.0]], "float8e8m0")],
+        {"block_size": 4, "output_dtype": 23, "axis": -1},
+        oracle=micro,
+        id="micro",
+    ),
+    OpCase(
+        "DequantizeLinear",
+        [t(2, 8, dtype="float4e2m1"), const([[0.5, 2.0], [1.0, 4.0]], "float8e8m0")],
+        {"block_size": 4, "output_dtype": 1},
+        oracle=lambda x, s, **_: x.astype(np.float32) * s.astype(np.float32).repeat(4, 1),
+        id="micro",
     ),
     *(
         OpCase("DequantizeLinear", [t(3, 4, dtype=kind), const(0.5, "float32"), const(1, kind)], {}, id=kind)
