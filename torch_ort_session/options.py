@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+Capture = Literal["auto", "off", "required"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +15,21 @@ class Options:
     Attributes:
         num_threads: Threads of torch's CPU kernels during a run, restored afterwards; None leaves the
             setting alone. Torch has one for the process, so sessions that run at once share it.
+        capture: ``"auto"`` records what runs again and again and replays it, ``"off"`` always runs eagerly,
+            ``"required"`` makes a run that should be captured and cannot be an error.
+        max_plans: Signatures (shapes, dtypes and requested outputs) whose plans are kept; the least recently
+            used goes first.
     """
 
     num_threads: int | None = None
+    capture: Capture = "auto"
+    max_plans: int = 8
 
     def __post_init__(self) -> None:
+        if self.capture not in get_args(Capture):
+            known = ", ".join(map(repr, get_args(Capture)))
+            raise ValueError(f"capture must be one of {known}, got {self.capture!r}")
+        if self.max_plans < 1:
+            raise ValueError(f"max_plans must be at least 1, got {self.max_plans}")
         if self.num_threads is not None and self.num_threads < 1:
             raise ValueError(f"num_threads must be at least 1, got {self.num_threads}")

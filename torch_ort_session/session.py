@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -20,10 +21,15 @@ from torch_ort_session.options import Options
 from torch_ort_session.plan.build import build_steps
 from torch_ort_session.plan.lower import lower
 from torch_ort_session.plan.steps import Setting
+from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
-from torch_ort_session.runtime.execute import Program, bind_steps, execute
+from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.execute import Program, bind_steps
 from torch_ort_session.runtime.modes import run_modes
-from torch_ort_session.runtime.results import Outputs, own
+from torch_ort_session.runtime.policy import Limits, Policy
+from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
+from torch_ort_session.runtime.results import Outputs
+from torch_ort_session.runtime.runner import Machine, run, run_eagerly
 from torch_ort_session.runtime.validation import ValidationWord
 
 if TYPE_CHECKING:
@@ -72,9 +78,19 @@ class Session:
         self._device = device
         self._options = options
         self._weights: dict[str, Value] = {}
-        self._programs: OrderedDict[tuple[str, ...], Program] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, ...], tuple[Program, frozenset[str]]] = OrderedDict()
         self._validation = None if device.type == "cpu" else ValidationWord(device)
         self._lock = threading.RLock()
+        self._machine = Machine(
+            graph=self._model.graph,
+            build=self._build,
+            device=device,
+            policy=Policy(Limits(plans=options.max_plans), {}),
+            recorder=functools.partial(_recorder, device),
+            arena=Arena(device),
+            required=options.capture == "required",
+            minimum=1 if device.type == "cpu" else 4,
+        )
         self._program(tuple(info.name for info in self._model.graph.outputs))
 
     @property
@@ -156,6 +172,17 @@ class Session:
 
         return SessionModule(self, trainable=trainable)
 
+    def stats(self) -> dict[str, int]:
+        """Counters since the session was made: captures, replays, declines, retirements and so on."""
+        with self._lock:
+            counters = dict(self._machine.policy.counters)
+        return {**counters, "arena bytes": self._machine.arena.nbytes}
+
+    def release_memory(self) -> None:
+        """Drop every capture and its memory; signatures warm up again."""
+        with self._lock:
+            self._machine.policy.release()
+
     def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         """A feed by name from what a call was given.
 
@@ -179,35 +206,40 @@ class Session:
 
     def _run(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
-            program = self._program(names)
-            values = list(program.steps.template)
+            program, keys = self._program(names)
             infos = self._model.graph.inputs
             defaults, on_host = self._model.graph.initializers, program.steps.host_inputs
             fed = feeds.convert_all(infos, defaults, feed, self._device, on_host)
-            for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
-                if name in fed:
-                    values[place] = fed[name]
             grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
             with run_modes(self._device, grad, self._options.num_threads):
                 if self._validation is not None:
                     self._validation.begin()
-                execute(program, values)
+                if grad or self._options.capture == "off":
+                    results = run_eagerly(program, fed, self._device)
+                else:
+                    results = run(self._machine, program, names, keys, fed)
                 if self._validation is not None:
                     self._validation.finish()
-                results = [values[i] for i in program.steps.outputs]
-                return own(results, program.constants, fed.values(), self._device)
+                return results
 
-    def _program(self, names: tuple[str, ...]) -> Program:
-        program = self._programs.get(names)
-        if program is None:
-            setting = Setting(self._device, self._constant, validation=self._validation)
-            program = bind_steps(build_steps(self._model.graph, setting, names))
-            self._programs[names] = program
+    def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str]]:
+        """The steps for some outputs, and the feeds whose value may be part of the signature."""
+        found = self._programs.get(names)
+        if found is None:
+            program = self._build(self._model.graph, names)
+            candidates = key_feed_candidates(program.steps)
+            places = zip(program.steps.input_names, program.steps.inputs, strict=True)
+            found = (program, frozenset(name for name, place in places if place in candidates))
+            self._programs[names] = found
             while len(self._programs) > _PROGRAMS:
                 self._programs.popitem(last=False)
         else:
             self._programs.move_to_end(names)
-        return program
+        return found
+
+    def _build(self, graph: Graph, names: tuple[str, ...]) -> Program:
+        setting = Setting(self._device, self._constant, validation=self._validation)
+        return bind_steps(build_steps(graph, setting, names))
 
     def _constant(self, name: str, weight: Weight, device: torch.device) -> Value:
         if device.type == "cpu" or not isinstance(weight.data, torch.Tensor):
@@ -256,6 +288,11 @@ def load(
     """
     target = _device(device)
     return Session(load_model(model, base_dir=base_dir), target, options or Options())
+
+
+def _recorder(device: torch.device) -> Recorder | str:
+    """A recorder for one capture, or why there is none."""
+    return recorder_for(device) or unavailable(device) or "nothing can be recorded here"
 
 
 def _device(device: str | torch.device | None) -> torch.device:

@@ -31,7 +31,8 @@ def observe(program: Program, values: Values, static: Collection[int] = ()) -> O
     """
     notes = _Notes(values)
     for value, held in enumerate(values):
-        notes.note(value, held)
+        if held is not None:
+            notes.note(value, held)
     kept_ids = frozenset(static)
     kept: dict[int, Any] = {}
     bound = storage = None

@@ -54,6 +54,30 @@ def storages(values: Iterable[Any]) -> set[int]:
     return found
 
 
+def storage_ids(values: Iterable[Any]) -> set[int]:
+    """Identities of the storages behind tensors: they stay when a replay changes a storage's memory."""
+    found: set[int] = set()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.add(value.untyped_storage()._cdata)
+        elif isinstance(value, tuple):
+            found |= storage_ids(value)
+    return found
+
+
+def apart(results: Iterable[Any], lasting: frozenset[int]) -> list[Any]:
+    """Copy those results that lie in storages which later runs write."""
+    return [_apart(result, lasting) for result in results]
+
+
+def _apart(value: Any, lasting: frozenset[int]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.untyped_storage()._cdata in lasting else value
+    if isinstance(value, tuple):
+        return tuple(_apart(item, lasting) for item in value)
+    return value
+
+
 def own(
     results: Iterable[Any], constants: frozenset[int], fed: Iterable[Any], device: torch.device
 ) -> list[Any]:
