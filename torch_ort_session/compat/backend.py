@@ -14,6 +14,7 @@ import torch
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
+from torch_ort_session.errors import InputError
 from torch_ort_session.ir.types import (
     ElementType,
     OptionalType,
@@ -106,28 +107,40 @@ class Backend(OnnxBackend):
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run one node on numpy inputs, under the newest opset or ``opset_version=``."""
-        given = [name for name in node.input if name]
-        arrays = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
-        graph = onnx.helper.make_graph(
-            [node],
-            "run_node",
-            [_value_info(name, array) for name, array in zip(given, arrays, strict=True)],
-            [onnx.ValueInfoProto(name=name) for name in node.output if name],
-        )
+        """Run one node on numpy inputs.
+
+        Args:
+            node: The node.
+            inputs: Values in the order of the node's inputs, those left out skipped, or by name. A list is a
+                sequence, None an absent optional.
+            device: As in :meth:`prepare`.
+            outputs_info: Numpy dtype and shape of each output, where inference cannot tell.
+            **kwargs: ``opset_version`` and, for another domain, ``domain_version``; others as in ``prepare``.
+        """
+        given = list(dict.fromkeys(name for name in node.input if name))
+        values = [inputs[name] for name in given] if isinstance(inputs, Mapping) else list(inputs)
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+        for info, (dtype, shape) in zip(outputs, outputs_info or (), strict=False):
+            info.CopyFrom(_tensor_info(info.name, np.dtype(dtype), shape))
+        infos = [_value_info(name, value) for name, value in zip(given, values, strict=True)]
+        graph = onnx.helper.make_graph([node], "run_node", infos, outputs)
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         opsets = [onnx.helper.make_opsetid("", version)]
         if node.domain not in ("", "ai.onnx"):
             opsets.append(onnx.helper.make_opsetid(node.domain, kwargs.pop("domain_version", 1)))
-        return cls.run_model(onnx.helper.make_model(graph, opset_imports=opsets), arrays, device, **kwargs)
+        model = onnx.shape_inference.infer_shapes(onnx.helper.make_model(graph, opset_imports=opsets))
+        return cls.run_model(model, values, device, **kwargs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether a session can run on ``"CPU"``, ``"CUDA"`` or ``"CUDA:n"`` here."""
-        kind = Device(device)
-        if kind.type == DeviceType.CPU:
+        try:
+            kind = _torch_device(device)
+        except InputError:
+            return False
+        if kind.type == "cpu":
             return True
-        return torch.cuda.is_available() and kind.device_id < torch.cuda.device_count()
+        return torch.cuda.is_available() and (kind.index or 0) < torch.cuda.device_count()
 
 
 is_compatible = Backend.is_compatible
@@ -138,15 +151,34 @@ supports_device = Backend.supports_device
 
 
 def _torch_device(device: str) -> torch.device:
-    kind = Device(device)
+    try:
+        kind = Device(device)
+    except (AttributeError, ValueError) as error:
+        text = f"device {device!r} is not supported; use 'CPU', 'CUDA' or 'CUDA:n'"
+        raise InputError(text, name="device", got=device) from error
     return torch.device("cpu") if kind.type == DeviceType.CPU else torch.device("cuda", kind.device_id)
 
 
-def _value_info(name: str, array: Any) -> onnx.ValueInfoProto:
-    value = np.asarray(array)
-    return onnx.helper.make_tensor_value_info(
-        name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-    )
+def _value_info(name: str, value: Any) -> onnx.ValueInfoProto:
+    if value is None:
+        inner = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+        return onnx.helper.make_value_info(name, onnx.helper.make_optional_type_proto(inner))
+    if isinstance(value, list):
+        first = np.asarray(value[0]) if value else np.zeros((), np.float32)
+        item = onnx.helper.make_tensor_type_proto(_code(first.dtype), None)
+        return onnx.helper.make_value_info(name, onnx.helper.make_sequence_type_proto(item))
+    array = np.asarray(value)
+    return _tensor_info(name, array.dtype, array.shape)
+
+
+def _tensor_info(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, _code(dtype), shape)
+
+
+def _code(dtype: np.dtype[Any]) -> int:
+    if dtype.kind in "OUST":
+        return int(onnx.TensorProto.STRING)
+    return int(onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
 
 def as_numpy(value: Any, kind: ValueType | None = None) -> Any:
