@@ -29,6 +29,14 @@ LENGTHS = const([2, 3], "int32")
 RAW = const([[1, 1, 0], [1, 1, 1]], "int32")
 RAW5 = const([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1]], "int32")
 
+QUANTIZED = [
+    t(2, 3, 12, low=0, high=256, dtype="uint8"),
+    t(12, 24, low=-128, high=128, dtype="int8"),
+    t(24),
+    const(0.002),
+    const(0.01),
+]
+
 CASES: tuple[OpCase, ...] = (
     ms("Attention", SELF, H, grad=True),
     ms("Attention", SELF, {**H, "unidirectional": 1, "scale": 0.3}, id="causal"),
@@ -62,5 +70,14 @@ CASES: tuple[OpCase, ...] = (
         outputs=(True, False, False, True),
         oracle=products,
         id="products",
+    ),
+    ms("QAttention", QUANTIZED, H),
+    ms("QAttention", [*QUANTIZED, LENGTHS, const(120, "uint8"), const(3, "int8")], H, id="zeros"),
+    ms(
+        "QAttention",
+        [*QUANTIZED, None, const(120, "uint8"), const(3, "int8"), t(2, 2, 2, 4, 4)],
+        {**H, "unidirectional": 1},
+        outputs=2,
+        id="past",
     ),
 )

@@ -2,11 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 from opcase import OpCase, t
 
 
 def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
     return OpCase(op, inputs, attrs or {}, domain="com.microsoft", oracle="onnxruntime", **more)
+
+
+def tanh_gelu(x):  # type: ignore[no-untyped-def]
+    return (0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))).astype(x.dtype)
 
 
 CONV = [t(2, 3, 7, 6), t(4, 3, 3, 3), t(4)]
@@ -40,4 +45,14 @@ CASES: tuple[OpCase, ...] = (
     ms("FusedConv", CONV, {"activation": "Tanh"}, id="tanh"),
     ms("FusedConv", CONV, {"activation": "Sigmoid"}, id="sigmoid"),
     ms("FusedConv", [*CONV, t(2, 4, 5, 4)], {"activation": "Relu"}, id="sum"),
+    ms("TransposeMatMul", [t(2, 4, 3), t(2, 5, 4)], {"transA": 1, "transB": 1, "alpha": 0.5}),
+    ms("FusedGemm", [t(3, 4), t(5, 4), t(5)], {"transB": 1, "activation": "Relu"}, grad=True),
+    ms("FusedGemm", [t(3, 4), t(4, 5)], {"activation": "LeakyRelu", "activation_alpha": 0.2}, id="leaky"),
+    OpCase(
+        "GemmFastGelu",
+        [t(2, 3, 4), t(4, 5), t(5)],
+        domain="com.microsoft",
+        grad=True,
+        oracle=lambda x, w, b: tanh_gelu(x @ w + b),
+    ),
 )

@@ -96,4 +96,48 @@ CASES: tuple[OpCase, ...] = (
         ],
         id="by_column",
     ),
+    ms("QLinearSoftmax", [u(3, 8), f(0.05), zu(128), f(1 / 256), zu(0)], {"opset": 13}),
+    ms(
+        "QLinearSoftmax",
+        [s(3, 2, 4), f(0.05), zs(1), f(1 / 256), zs(-128)],
+        {"opset": 11, "axis": 1},
+        id="old",
+    ),
+    OpCase(
+        "QLinearReduceMean",
+        [u(3, 2, 4), f(0.05), zu(100), f(0.03), zu(7)],
+        {"axes": [0, -1], "keepdims": 0},
+        domain="com.microsoft",
+        oracle=lambda x, sx, zx, sy, zy, **_: np.clip(
+            np.rint((x.astype(np.float32) - zx).mean((0, 2)) * sx / sy) + zy, 0, 255
+        ).astype(np.uint8),
+    ),
+    ms(
+        "QLinearWhere",
+        [t(3, 4, dtype="bool"), u(3, 4), f(0.05), zu(100), u(4), f(0.031), zu(9), f(0.07), zu(80)],
+    ),
+    ms("QuantizeLinear", [t(3, 4, low=-20, high=20), f(0.3), const(9, "uint16")]),
+    ms(
+        "QuantizeLinear",
+        [t(3, 4, low=-20, high=20), t(3, low=0.1), const([1, 2, 3], "int8")],
+        {"axis": 0},
+        id="axis",
+    ),
+    ms("DequantizeLinear", [t(3, 4, dtype="int16", low=-900, high=900), f(0.3), const(9, "int16")]),
+    ms("DequantizeLinear", [u(3, 4), t(4, low=0.1), const([1, 2, 3, 4], "uint8")], {"axis": 1}, id="axis"),
+    ms("QGemm", [u(3, 40), f(0.02), zu(120), s(40, 5), f(0.03), zs(1), None, f(0.31), zu(9)], {"alpha": 0.7}),
+    ms(
+        "QGemm",
+        [
+            u(3, 40),
+            f(0.02),
+            zu(120),
+            s(5, 40),
+            t(5, low=0.01, high=0.1),
+            const([1, 2, 3, 4, 5], "int8"),
+            t(5, dtype="int32", low=-900, high=900),
+        ],
+        {"transB": 1},
+        id="float",
+    ),
 )

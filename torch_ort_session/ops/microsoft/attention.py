@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, masked_scores, merge_heads, scores, split_heads
+from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # What onnxruntime adds to a score that the mask takes out of sight.
@@ -71,18 +72,69 @@ def attention(
     if bias is not None:
         projected = projected + bias
     sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
-    parts = torch.split(projected, sizes, -1)
-    q, k, v = (split_heads(part, num_heads) for part in parts)
-    present = None
-    before = 0
-    if past is not None:
-        before = past.shape[3]
-        k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
-    if ctx.wants(1):
-        present = torch.stack((k, v))
+    q, k, v, present = _with_past(projected, sizes, num_heads, past, ctx.wants(1))
+    before = k.shape[2] - q.shape[2]
     mask = _combined(
         mask_index, attention_bias, q, k.shape[2], before, unidirectional != 0, mask_filter_value
     )
+    return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
+
+
+@kernel("QAttention", domain="com.microsoft", since=(1,))
+def quantized_attention(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    input_scale: Tensor,
+    weight_scale: Tensor,
+    mask_index: Tensor | None = None,
+    input_zero_point: Tensor | None = None,
+    weight_zero_point: Tensor | None = None,
+    past: Tensor | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float | None = None,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None]:
+    """Self attention whose projection is a product of quantized tensors.
+
+    Args:
+        x: int8 or uint8 [B, L, C].
+        weight: int8 or uint8 [C, 3 * H * D].
+        bias: [3 * H * D].
+        input_scale: Scalar.
+        weight_scale: Scalar or [3 * H * D].
+        mask_index: As of Attention.
+        input_zero_point: Scalar.
+        weight_zero_point: Scalar or [3 * H * D].
+        past: [2, B, H, P, D], put before keys and values.
+        do_rotary: Not supported.
+        mask_filter_value: What is added to a score out of sight; None is -10000.
+        num_heads: H.
+        past_present_share_buffer: Not supported.
+        scale: Factor of the scores; None is ``1 / sqrt(D)``.
+        unidirectional: Whether a query sees no later key.
+
+    Returns:
+        The result [B, L, H * D], and where asked for keys and values [2, B, H, P + L, D].
+
+    Raises:
+        ValueError: An option that is not supported, or inputs that do not fit each other.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QAttention
+    """
+    if do_rotary or past_present_share_buffer:
+        raise ValueError("do_rotary and past_present_share_buffer are not supported.")
+    projected = byte_matmul(x, weight, input_zero_point, weight_zero_point)
+    projected = projected * (input_scale * weight_scale) + bias
+    sizes = [projected.shape[-1] // 3] * 3
+    q, k, v, present = _with_past(projected, sizes, num_heads, past, ctx.wants(1))
+    before = k.shape[2] - q.shape[2]
+    mask = _combined(mask_index, None, q, k.shape[2], before, unidirectional != 0, mask_filter_value)
     return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
 
 
@@ -148,6 +200,16 @@ def multi_head_attention(
     if ctx.wants(3):
         products = masked_scores(scores(q, k, scale or 1.0 / math.sqrt(q.shape[3])), mask)
     return y, k.contiguous() if ctx.wants(1) else None, v.contiguous() if ctx.wants(2) else None, products
+
+
+def _with_past(
+    projected: Tensor, sizes: list[int], heads: int, past: Tensor | None, wanted: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Queries, keys and values by head out of one projection, keys and values behind those of the past."""
+    q, k, v = (split_heads(part, heads) for part in torch.split(projected, sizes, -1))
+    if past is not None:
+        k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
+    return q, k, v, torch.stack((k, v)) if wanted else None
 
 
 def _three(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.conv import conv
+from torch_ort_session.ops.onnx.matmul import gemm
 
 _ACTIVATIONS: dict[str, Callable[[Tensor, list[float]], Tensor]] = {
     "Relu": lambda y, _: torch.relu(y),
@@ -50,6 +51,67 @@ def fused_matmul(
     """
     product = torch.matmul(_turned(a, transA, transBatchA), _turned(b, transB, transBatchB))
     return product if alpha == 1.0 else product * alpha
+
+
+@kernel("TransposeMatMul", domain="com.microsoft", since=(1,))
+def transpose_matmul(a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> Tensor:
+    """FusedMatMul under its old name.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.TransposeMatMul
+    """
+    return fused_matmul(a, b, alpha=alpha, transA=transA, transB=transB)
+
+
+@kernel("FusedGemm", domain="com.microsoft", since=(1,))
+def fused_gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    """Gemm, then an activation.
+
+    Args:
+        a: [M, K], or [K, M] when ``transA``.
+        b: [K, N], or [N, K] when ``transB``.
+        c: Broadcastable to [M, N].
+        activation: Relu, Tanh, Sigmoid, LeakyRelu, HardSigmoid, or nothing.
+        activation_alpha: First number of the activation.
+        activation_beta: Second number of the activation.
+        activation_gamma: Third number; no activation here has one.
+        alpha: Factor of the product.
+        beta: Factor of C.
+        transA: Whether A comes transposed.
+        transB: Whether B comes transposed.
+
+    Raises:
+        ValueError: An unknown activation.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.FusedGemm
+    """
+    y = gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    numbers = [n for n in (activation_alpha, activation_beta, activation_gamma) if n is not None]
+    return _activated(y, activation, numbers)
+
+
+@kernel("GemmFastGelu", domain="com.microsoft", since=(1,))
+def gemm_fast_gelu(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """FastGelu of ``x @ w + bias``.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GemmFastGelu
+    """
+    y = torch.matmul(x, w)
+    return F.gelu(y if bias is None else y + bias, approximate="tanh")
 
 
 @kernel("FusedConv", domain="com.microsoft", since=(1,))
@@ -102,11 +164,15 @@ def fused_conv(
     )
     if z is not None:
         y = y + z
-    if not activation:
+    return _activated(y, activation, activation_params or [])
+
+
+def _activated(y: Tensor, name: str, numbers: list[float]) -> Tensor:
+    if not name:
         return y
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
-    return _ACTIVATIONS[activation](y, activation_params or [])
+    if name not in _ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {name!r}.")
+    return _ACTIVATIONS[name](y, numbers)
 
 
 def _turned(x: Tensor, last: int, first: int) -> Tensor:

@@ -162,6 +162,70 @@ def qlinear_global_average_pool(
     return round_into(mean * (x_scale / y_scale), y_zero_point, element_type_of(x.dtype))
 
 
+@kernel("QLinearSoftmax", domain="com.microsoft", since=(1,))
+def qlinear_softmax(
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero_point: Tensor | None,
+    y_scale: Tensor,
+    y_zero_point: Tensor,
+    *,
+    axis: int = -1,
+    opset: int,
+) -> Tensor:
+    """Softmax of an int8 or uint8 tensor: along ``axis``, or before opset 13 over all axes from it on.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearSoftmax
+    """
+    real = _real(x, x_scale, x_zero_point)
+    if opset >= 13:
+        y = torch.softmax(real, axis)
+    else:
+        y = torch.softmax(real.flatten(axis), -1).reshape(x.shape)
+    return _quantized(y, y_scale, y_zero_point, x.dtype)
+
+
+@kernel("QLinearReduceMean", domain="com.microsoft", since=(1,))
+def qlinear_reduce_mean(
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero_point: Tensor | None,
+    y_scale: Tensor,
+    y_zero_point: Tensor | None = None,
+    *,
+    axes: list[int],
+    keepdims: int,
+) -> Tensor:
+    """Mean of an int8 or uint8 tensor over some axes.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearReduceMean
+    """
+    mean = _real(x, x_scale, x_zero_point).mean(axes or None, keepdim=keepdims != 0)
+    return _quantized(mean, y_scale, y_zero_point, x.dtype)
+
+
+@kernel("QLinearWhere", domain="com.microsoft", since=(1,))
+def qlinear_where(
+    condition: Tensor,
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero_point: Tensor,
+    y: Tensor,
+    y_scale: Tensor,
+    y_zero_point: Tensor,
+    z_scale: Tensor,
+    z_zero_point: Tensor,
+) -> Tensor:
+    """Elements of one of two int8 or uint8 tensors, brought to one scale.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearWhere
+    """
+    real = torch.where(condition, _real(x, x_scale, x_zero_point), _real(y, y_scale, y_zero_point))
+    return _quantized(real, z_scale, z_zero_point, x.dtype)
+
+
 def _shifted(x: Tensor, zero: Tensor | None) -> Tensor:
     wide = x.to(torch.float32)
     return wide if zero is None else wide - zero

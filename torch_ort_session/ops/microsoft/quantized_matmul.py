@@ -1,4 +1,4 @@
-"""Products of com.microsoft with quantized weights and a float result.
+"""Products of com.microsoft with quantized weights.
 
 Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ir.types import element_type_of
 from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
+from torch_ort_session.ops._helpers.quantization import round_into
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
@@ -65,3 +67,46 @@ def matmul_integer_to_float(
     product = byte_matmul(a, b, a_zero_point, b_zero_point).to(torch.float32)
     y = (product * (a_scale.to(torch.float32) * b_scale.to(torch.float32))).to(a_scale.dtype)
     return y if bias is None else y + bias
+
+
+@kernel("QGemm", domain="com.microsoft", since=(1,))
+def qgemm(
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor,
+    c: Tensor | None = None,
+    y_scale: Tensor | None = None,
+    y_zero_point: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    """Gemm of quantized matrices.
+
+    Args:
+        a: int8 or uint8 [M, K], or [K, M] when ``transA``.
+        a_scale: Scalar.
+        a_zero_point: Scalar.
+        b: int8 or uint8 [K, N], or [N, K] when ``transB``.
+        b_scale: Scalar or [N].
+        b_zero_point: Scalar or [N].
+        c: int32, broadcastable to [M, N], in units of ``a_scale * b_scale``.
+        y_scale: Scalar; without it the result is float32.
+        y_zero_point: Scalar; its type is the result's.
+        alpha: Factor of the result.
+        transA: Whether A comes transposed.
+        transB: Whether B comes transposed.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QGemm
+    """
+    product = byte_matmul(a.t() if transA else a, b.t() if transB else b, a_zero_point, b_zero_point)
+    if c is not None:
+        product = product + c
+    scale = a_scale * b_scale * alpha
+    if y_scale is None or y_zero_point is None:
+        return product * scale
+    return round_into(product * (scale / y_scale), y_zero_point, element_type_of(y_zero_point.dtype))
