@@ -96,10 +96,15 @@ std::vector<uintptr_t> storage_keys(const std::vector<at::Tensor>& tensors) {
   return keys;
 }
 
-std::vector<size_t> uses(const std::vector<at::Tensor>& tensors) {
+// References to each tensor's storage, and those to the tensor beyond Python's and the ones made here: more
+// than the results that share the storage tell that somebody else holds it.
+std::vector<size_t> holders(const std::vector<at::Tensor>& tensors) {
+  constexpr size_t kKnown = 2;
   std::vector<size_t> counts;
   counts.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) counts.push_back(storage_uses(tensor));
+  for (const at::Tensor& tensor : tensors) {
+    counts.push_back(storage_uses(tensor) + tensor.use_count() - kKnown);
+  }
   return counts;
 }
 
@@ -123,5 +128,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("retired", &Tape::retired)
       .def("__len__", &Tape::size);
   m.def("storage_keys", torch::wrap_pybind_function(&tos::tape::storage_keys));
-  m.def("storage_uses", torch::wrap_pybind_function(&tos::tape::uses));
+  m.def("holders", torch::wrap_pybind_function(&tos::tape::holders));
 }

@@ -41,8 +41,8 @@ const char* difference(const Result& want, const at::Tensor& got) {
   if (got.storage_offset() != want.offset) return "the storage offset";
   if (got.storage().nbytes() != want.nbytes) return "the bytes";
   if (got.is_conj() != want.tensor.is_conj() || got.is_neg() != want.tensor.is_neg()) return "a lazy bit";
-  // An alias of something else would lose its bytes to this tape.
-  if (storage_uses(got) != want.sharing) return "who owns the bytes";
+  // What somebody else holds too would lose its bytes to this tape.
+  if (got.use_count() != 1 || storage_uses(got) != want.sharing) return "who owns the bytes";
   return nullptr;
 }
 

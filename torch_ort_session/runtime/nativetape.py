@@ -75,5 +75,5 @@ class NativeModule(Protocol):
     def storage_keys(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """A number for each tensor's storage; 0 for an opaque tensor."""
 
-    def storage_uses(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """How many references each tensor's storage has."""
+    def holders(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """How many tensors share each one's storage, or hold it otherwise."""

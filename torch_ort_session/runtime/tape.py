@@ -248,7 +248,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return ""
         fresh = bool(results) and not aliases
         if fresh:
-            if any(n != keys.count(k) for n, k in zip(self.native.storage_uses(results), keys, strict=True)):
+            if any(n != keys.count(k) for n, k in zip(self.native.holders(results), keys, strict=True)):
                 return "it keeps its result's memory, or shares it with others"
             self.tape.own(results)
         if facts.uninitialised:
