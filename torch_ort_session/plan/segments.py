@@ -83,6 +83,24 @@ def is_folded(step: Step, taint: Taint) -> bool:
     return all(value in taint.data for value in step.outputs)
 
 
+def kept_static(steps: Steps, taint: Taint) -> frozenset[int]:
+    """Static values that an observed run must keep: those that a step outside of the fold, or the user, reads.
+
+    Args:
+        steps: The steps.
+        taint: What of them is static.
+
+    Returns:
+        Their ids; what only other folded steps read is not among them.
+    """
+    read = set(steps.outputs)
+    for step in steps.items:
+        if not is_folded(step, taint):
+            read.update(step.inputs)
+            read.update(outside for body in step.bodies.values() for outside, _ in body.captured)
+    return (frozenset(read) & taint.data) - {NOTHING}
+
+
 def seam_reason(
     step: Step,
     taint: Taint,
@@ -106,6 +124,10 @@ def seam_reason(
     for param, value in zip(input_params(kernel, len(step.inputs)), step.inputs, strict=True):
         if param.read and value not in taint.data:
             return Reason.INPUT_SHAPE, f"its input {param.name!r} is a number that follows from data"
+        spec = observation.specs[value]
+        if spec is not None and spec.device != device and value not in taint.data:
+            # A recording would keep what this run found there.
+            return Reason.SEAM, f"its input {param.name!r} lies on {spec.device}"
     for value in step.outputs:
         spec = observation.specs[value]
         if spec is not None and spec.device != device:
@@ -121,11 +143,16 @@ def steps_name(step: Step, value: int) -> str:
 
 
 def _stretch(positions: tuple[int, ...], steps: Steps, observation: Observation, minimum: int) -> Region:
-    launches = sum(not _is_view(steps.items[position], observation) for position in positions)
+    launches = count_launches(positions, steps, observation)
     if launches >= max(1, minimum):
         return Region(positions)
     what = "only views" if launches == 0 else f"{launches} launch(es), fewer than {minimum}"
     return Region(positions, Reason.SHORT, f"{len(positions)} step(s) with {what}")
+
+
+def count_launches(positions: Collection[int], steps: Steps, observation: Observation) -> int:
+    """How many of these steps compute something rather than view memory that is there."""
+    return sum(not _is_view(steps.items[position], observation) for position in positions)
 
 
 def _is_view(step: Step, observation: Observation) -> bool:

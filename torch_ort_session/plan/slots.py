@@ -93,19 +93,19 @@ def live_bytes(intervals: Sequence[Interval]) -> int:
     """The most aligned bytes alive at one position."""
     if not intervals:
         return 0
-    last = max(item.stop for item in intervals)
-    change = np.zeros(last + 2, dtype=np.int64)
-    for item in intervals:
-        change[item.start] += aligned(item.nbytes)
-        change[item.stop + 1] -= aligned(item.nbytes)
+    sizes = np.array([aligned(item.nbytes) for item in intervals], dtype=np.int64)
+    change = np.zeros(max(item.stop for item in intervals) + 2, dtype=np.int64)
+    np.add.at(change, [item.start for item in intervals], sizes)
+    np.subtract.at(change, [item.stop + 1 for item in intervals], sizes)
     return int(np.cumsum(change).max())
 
 
 class _Placed:
-    """What lies in the block already, in rows of (start, stop, offset, end)."""
+    """What lies in the block already, in the order of offsets."""
 
     def __init__(self, count: int) -> None:
-        self.rows = np.zeros((count, 4), dtype=np.int64)
+        # First and last position, offset, end: a row each, so that every test runs over packed memory.
+        self.rows = np.zeros((4, count), dtype=np.int64)
         self.count = 0
         self.total = 0
         self.naive = 0
@@ -114,22 +114,27 @@ class _Placed:
         """Place ``size`` bytes at the lowest offset that is free from ``start`` to ``stop``."""
         if size == 0:
             return 0
-        offset = self.lowest(start, stop, size)
-        self.rows[self.count] = (start, stop, offset, offset + size)
-        self.count += 1
-        self.total = max(self.total, offset + size)
         self.naive += size
         if self.naive > _LIMIT:
             raise PlanError(f"slots of {self.naive} bytes together cannot be planned")
+        offset = self.lowest(start, stop, size)
+        count = self.count
+        place = int(np.searchsorted(self.rows[2, :count], offset))
+        self.rows[:, place + 1 : count + 1] = self.rows[:, place:count]
+        self.rows[:, place] = (start, stop, offset, offset + size)
+        self.count = count + 1
+        self.total = max(self.total, offset + size)
         return offset
 
     def lowest(self, start: int, stop: int, size: int) -> int:
-        rows = self.rows[: self.count]
-        rows = rows[(rows[:, 0] <= stop) & (rows[:, 1] >= start)]
-        if not len(rows):
+        rows = self.rows[:, : self.count]
+        taken = np.flatnonzero((rows[0] <= stop) & (rows[1] >= start))
+        if not len(taken):
             return 0
-        rows = rows[np.argsort(rows[:, 2], kind="stable")]
         # The gap before each taken stretch begins where everything before it ends.
-        ends = np.maximum.accumulate(np.concatenate(([0], rows[:, 3])))
-        fits = np.nonzero(rows[:, 2] - ends[:-1] >= size)[0]
-        return int(ends[fits[0]] if len(fits) else ends[-1])
+        ends = np.empty(len(taken) + 1, dtype=np.int64)
+        ends[0] = 0
+        np.maximum.accumulate(rows[3, taken], out=ends[1:])
+        fits = rows[2, taken] - ends[:-1] >= size
+        first = int(fits.argmax())
+        return int(ends[first] if fits[first] else ends[-1])

@@ -108,13 +108,12 @@ def _reach_host(items: Iterable[Step]) -> set[int]:
     wanted: set[int] = set()
     for step in reversed(list(items)):
         params = input_params(step.kernel, len(step.inputs))
-        wanted.update(
-            value for param, value in zip(params, step.inputs, strict=True) if param.host is not None
-        )
+        wanted.update(value for param, value in zip(params, step.inputs, strict=True) if param.read)
         for body in step.bodies.values():
             inner = _reach_host(body.steps.items)
             wanted.update(outside for outside, inside in body.captured if inside in inner)
-        if not wanted.isdisjoint(step.outputs):
+        # What is read of a shape alone does not hang on the data.
+        if not step.kernel.host_result and not wanted.isdisjoint(step.outputs):
             wanted.update(_reads(step))
     return wanted - {NOTHING}
 
