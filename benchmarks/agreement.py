@@ -55,6 +55,11 @@ def compare(
     return Agreement(worst, differing, "; ".join(reasons))
 
 
+def worse(first: Agreement, second: Agreement) -> Agreement:
+    """The one that does not hold, or has the larger error."""
+    return max(first, second, key=lambda found: (not found.holds, found.error))
+
+
 def relative_error(got: Array, expected: Array) -> float:
     """The largest difference over the largest finite magnitude of `expected`.
 

@@ -1,8 +1,9 @@
 """What a node costs beyond its arithmetic: 1,000 tiny nodes, each depending on the one before.
 
-The same chain runs here, as straight torch calls and in onnxruntime without optimisations, on one thread,
-interleaved, and the results are compared. `--check` exits with 1 when a node costs more than 2.5 x what it
-costs in torch eager.
+The same chain runs here, node by node ("ours") and with the default options ("replayed"), as straight torch
+calls and in onnxruntime without optimisations, on one thread, interleaved, and the results are compared.
+`--check` exits with 1 when a node run on its own costs more than 2.5 x what it costs in torch eager. Ratios
+are of the fastest rounds, which a busy machine disturbs least.
 """
 
 from __future__ import annotations
@@ -122,23 +123,34 @@ def plain_onnxruntime(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     )
 
 
+def again(session: torch_ort_session.Session, feed: Mapping[str, torch.Tensor]) -> np.ndarray:
+    """A result after other runs, which may come from a recording."""
+    for shift in range(4):
+        session.run(None, {name: value + shift for name, value in feed.items()})
+    result: np.ndarray = session.run(None, feed)[0].numpy()
+    return result
+
+
 def measure(seconds: float) -> tuple[int, dict[str, harness.Timing], dict[str, agreement.Agreement]]:
-    """The number of nodes, the times of the three, and how far ours and torch's are from onnxruntime's."""
+    """The number of nodes, the times, and how far ours and torch's results are from onnxruntime's."""
     torch.set_num_threads(1)
     blocks = make_weights()
     model = make_model(blocks)
-    ours = torch_ort_session.load(model)
+    ours = torch_ort_session.load(model, options=torch_ort_session.Options(capture="off"))
+    replayed = torch_ort_session.load(model)
     theirs = plain_onnxruntime(model)
     x = torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1))
     feed, array = {"x": x}, {"x": x.numpy()}
     expected = theirs.run(None, array)
     found = {
         "ours": agreement.compare(["y"], [ours.run(None, feed)[0].numpy()], expected, TOLERANCE),
+        "replayed": agreement.compare(["y"], [again(replayed, feed)], expected, TOLERANCE),
         "torch": agreement.compare(["y"], [eager(blocks, x).numpy()], expected, TOLERANCE),
     }
     times = harness.interleave(
         {
             "ours": partial(ours.run, None, feed),
+            "replayed": partial(replayed.run, None, feed),
             "torch": partial(eager, blocks, x),
             "onnxruntime": partial(theirs.run, None, array),
         },
@@ -154,26 +166,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="time for the measurement (5)")
     args = parser.parse_args(argv)
     nodes, times, found = measure(args.seconds)
-    base = times["torch"].median
+    base = times["torch"].fastest
     rows: list[Mapping[str, object]] = [
         {
             "runner": name,
             "nodes": nodes,
             "us_per_node": timing.median / nodes * 1e6,
-            "over_torch": timing.median / base,
+            "over_torch": timing.fastest / base,
             "error": found[name].error if name in found else 0.0,
             **timing.as_json(),
         }
         for name, timing in times.items()
     ]
     misses = [f"{name}: {verdict.reason}" for name, verdict in found.items() if not verdict.holds]
-    ratio = times["ours"].median / base
+    ratio = times["ours"].fastest / base
     if ratio > BOUND:
         misses.append(f"ours: a node costs {ratio:.2f} x torch eager, more than {BOUND}")
     cells = [
         (
             str(row["runner"]),
             f"{row['us_per_node']:.3f}",
+            f"{times[str(row['runner'])].fastest / nodes * 1e6:.3f}",
             f"±{times[str(row['runner'])].spread:.0%}",
             f"{row['over_torch']:.2f}x",
             f"{row['error']:.1e}",
@@ -181,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for row in rows
     ]
     title = f"{nodes} nodes in one chain, {times['torch'].rounds} interleaved rounds, 1 thread\n"
-    text = title + harness.table(("runner", "µs a node", "spread", "over torch", "error"), cells)
+    text = title + harness.table(("runner", "µs a node", "fastest", "spread", "over torch", "error"), cells)
     return harness.finish("overhead", text=text, rows=rows, misses=misses, args=args)
 
 
