@@ -33,6 +33,7 @@ class Entry:
         report: Why it is latched to eager, or why the last capture was declined or retired.
         latched: Whether no capture is tried again.
         captures: Numbers of the runs at which captures were made, for the budget.
+        failures: Captures that broke off.
     """
 
     runs: int = 0
@@ -41,6 +42,7 @@ class Entry:
     report: DeclineReport | None = None
     latched: bool = False
     captures: list[int] = field(default_factory=list)
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,14 @@ class Policy:
         entry.report = report
         entry.latched = True
         self.count("declines")
+
+    def failed(self, entry: Entry, report: DeclineReport) -> None:
+        """Note that a capture broke off: the signature warms up again, but not for ever."""
+        entry.warm = None
+        entry.report = report
+        entry.failures += 1
+        entry.latched = entry.failures > self.limits.recaptures
+        self.count("failed captures")
 
     def retire(self, entry: Entry, report: DeclineReport) -> None:
         """Drop a capture; the signature warms up again, or latches when that has happened too often."""

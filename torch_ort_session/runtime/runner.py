@@ -182,9 +182,7 @@ def _captured(machine: Machine, program: Program, entry: Entry, fed: Mapping[str
                 # Either this step's data is at fault, which the eager run says in its own words, or the
                 # recorder is: then the signature is tried again later.
                 torch.set_rng_state(state)
-                policy.count("failed captures")
-                entry.warm = None
-                entry.report = DeclineReport.of(Reason.RECORDING, str(error))
+                policy.failed(entry, DeclineReport.of(Reason.RECORDING, str(error)))
                 return run_eagerly(program, fed, machine.device)
             policy.captured(entry, captured)
             results = apart(results, captured.lasting)
