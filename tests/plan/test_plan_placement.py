@@ -204,6 +204,20 @@ def test_bodies_read_shapes_on_the_host(name: str) -> None:
     assert [tuple(item.shape) for item in results] == shapes
 
 
+def test_constants_that_do_not_become_numbers_are_on_the_device() -> None:
+    texts = {
+        "behind it comes data": "<float low = {-1}> { h = ReduceMax <keepdims = 0> (x) y = Clip(x, low, h) }",
+        "before it comes data": "<float high = {1}> { l = ReduceMin <keepdims = 0> (x) y = Clip(x, l,"
+        " high) }",
+        "it has dims": "<float[8] e = {1, 2, 3, 4, 5, 6, 7, 8}> { y = Pow(x, e) }",
+        "it is a number": "<float low = {-1}, float high = {1}, float e = {2}> { c = Clip(x, low, high)"
+        " y = Pow(c, e) }",
+    }
+    for label, text in texts.items():
+        run = run_on_meta(model(f"g (float[b, s, 8] x) => (float[?, ?, ?] y) {text}"), {"x": X})
+        assert (run.shapes, run.mixed) == ([(2, 6, 8)], []), label
+
+
 def test_a_default_that_is_a_shape_stays_on_the_host() -> None:
     text = "g (float[6] x, int64[2] s) => (float[a, b] y) <int64[2] s = {2, 3}> { y = Reshape(x, s) }"
     assert run_on_meta(model(text, ir=3), {"x": torch.ones(6)}).shapes == [(2, 3)]

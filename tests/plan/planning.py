@@ -1,0 +1,104 @@
+"""Plans of small models: steps, a run that is observed, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import torch
+from textmodel import model
+
+from torch_ort_session.ir.graph import Graph, Weight
+from torch_ort_session.ir.load import load_model
+from torch_ort_session.plan.build import build_steps
+from torch_ort_session.plan.lower import lower
+from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.plan.segments import Region, kept_static
+from torch_ort_session.plan.specs import Observation
+from torch_ort_session.plan.steps import Setting, Steps
+from torch_ort_session.plan.taint import Taint, taint
+from torch_ort_session.runtime.execute import Program, bind_steps
+from torch_ort_session.runtime.observe import observe
+
+CPU = torch.device("cpu")
+
+
+def graph_of(text: str | onnx.ModelProto, **kwargs: Any) -> Graph:
+    return lower(load_model(model(text, **kwargs) if isinstance(text, str) else text).graph)
+
+
+def steps_of(graph: Graph, outputs: list[str] | None = None) -> Steps:
+    def constant(name: str, weight: Weight, device: torch.device) -> Any:
+        return weight.data
+
+    return build_steps(graph, Setting(CPU, constant), outputs)
+
+
+def ids(steps: Steps, *names: str) -> frozenset[int]:
+    """The ids of values by name."""
+    return frozenset(steps.names.index(name) for name in names)
+
+
+def names(steps: Steps, values: Collection[int]) -> str:
+    """The names of values, in alphabetical order."""
+    return " ".join(sorted(steps.names[value] for value in values if value))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run that was observed."""
+
+    program: Program
+    taint: Taint
+    observation: Observation
+    results: tuple[Any, ...]
+
+    @property
+    def steps(self) -> Steps:
+        return self.program.steps
+
+    def plan(self, **kwargs: Any) -> Plan:
+        return make_plan(self.steps, self.taint, self.observation, CPU, **kwargs)
+
+    def spec(self, name: str) -> Any:
+        return self.observation.specs[self.steps.names.index(name)]
+
+
+def see(
+    text: str | Graph,
+    feed: Mapping[str, Any],
+    keys: Collection[str] = (),
+    outputs: list[str] | None = None,
+) -> Seen:
+    """Run a model once and note what it does.
+
+    Args:
+        text: The model.
+        feed: Tensors by name.
+        keys: Names of the key feeds.
+        outputs: What is asked for.
+    """
+    steps = steps_of(graph_of(text) if isinstance(text, str) else text, outputs)
+    program = bind_steps(steps)
+    found = taint(steps, ids(steps, *keys))
+    values = list(steps.template)
+    for name, place in zip(steps.input_names, steps.inputs, strict=True):
+        if name in feed:
+            values[place] = feed[name]
+    with torch.no_grad():
+        observation = observe(program, values, kept_static(steps, found))
+    return Seen(program, found, observation, tuple(values[i] for i in steps.outputs))
+
+
+def cut(plan: Plan) -> str:
+    """One line a region: what it is, its steps, and why."""
+    return "\n".join(_line(plan, region) for region in plan.regions)
+
+
+def _line(plan: Plan, region: Region) -> str:
+    ops = " ".join(plan.steps.items[position].node.op for position in region.positions)
+    if region.reason is None:
+        return f"segment  {ops}"
+    return f"seam     {ops}  ({region.reason.value}: {region.message})"
