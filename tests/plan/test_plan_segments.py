@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -64,7 +65,7 @@ def test_m3_control_flow_is_a_seam() -> None:
         cut(see(text, {"x": X, "c": torch.tensor(True)}).plan()),
         """\
 segment  Neg
-seam     If  (host control flow or sequence: its bodies run step by step on the host)
+seam     If  (host control flow or sequence: which steps run depends on data)
 segment  Neg""",
     )
 
@@ -149,7 +150,7 @@ def test_m25_what_lies_on_another_device_is_a_seam() -> None:
     here = torch.device("meta")
     specs = list(seen.observation.specs)
     assert seam_reason(step, seen.taint, seen.observation, CPU) is None
-    for value, text in ((step.inputs[0], "its input 'X' lies on cpu"), (step.outputs[0], "it runs on cpu")):
+    for value, text in ((step.inputs[0], "its input 'x' lies on cpu"), (step.outputs[0], "it runs on cpu")):
         moved = [spec and spec._replace(device=here) for spec in specs]
         moved[value] = specs[value]
         found = seam_reason(step, seen.taint, replace(seen.observation, specs=tuple(moved)), here)
@@ -215,7 +216,7 @@ def test_m5_every_step_is_in_one_region_and_in_order(seed: int) -> None:
     assert positions == sorted(positions)
     assert all(region.positions for region in regions)
     assert all(bool(region.message) == (not region.is_segment) for region in regions)
-    for before, after in zip(regions, regions[1:], strict=False):
+    for before, after in itertools.pairwise(regions):
         assert not (before.is_segment and after.is_segment)
     for region in regions:
         why = [

@@ -93,8 +93,8 @@ def test_what_a_body_makes_is_never_taken_to_be_static() -> None:
     text = (
         "g (float[2] x, bool c) => (float[?] y, float[2] k) <float[2] w = {1, 2}, bool t = {1}> { y = If (t)"
         " <then_branch = a () => (float[2] p) { p = Neg(w) }, else_branch = b () => (float[2] q)"
-        " { q = Abs(w) }> k = If (c) <then_branch = a () => (float[2] p) { p = Neg(x) }, else_branch = b () => (float[2] q)"
-        " { q = Abs(x) }> }"
+        " { q = Abs(w) }> k = If (c) <then_branch = a () => (float[2] p) { p = Neg(x) },"
+        " else_branch = b () => (float[2] q) { q = Abs(x) }> }"
     )
     data, shape = found(text)
     assert "y" not in data.split()
