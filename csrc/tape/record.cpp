@@ -48,6 +48,18 @@ size_t storage_uses(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().use_count();
 }
 
+void free_bytes(const c10::Storage& storage) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  impl->set_data_ptr_noswap(at::DataPtr(nullptr, at::Device(at::kCPU)));
+  impl->release_data_and_set_meta_custom_data_ptr_error_msg_(std::nullopt);
+}
+
+void fill_bytes(const c10::Storage& storage, at::DataPtr&& bytes) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  impl->clear_data_ptr_access_error_msg_();
+  impl->set_data_ptr_noswap(std::move(bytes));
+}
+
 void Tape::own(const std::vector<at::Tensor>& made) {
   for (const at::Tensor& tensor : made) {
     if (!tensor.defined()) continue;
@@ -139,7 +151,7 @@ void Tape::plan(const at::Tensor& block, const std::vector<Placement>& slots,
   }
   for (const size_t place : released) {
     const c10::Storage& storage = own(place);
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));
+    free_bytes(storage);
     program_[found[place].last].release.push_back(storage);
   }
   own_.clear();

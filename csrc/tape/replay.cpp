@@ -70,8 +70,7 @@ const char* adopt(std::vector<Result>& results, const torch::jit::Stack& stack) 
     const Result& result = results[at++];
     if (!result.first) return;
     c10::StorageImpl* fresh = got.storage().unsafeGetStorageImpl();
-    result.storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-        fresh->set_data_ptr(at::DataPtr(nullptr, fresh->device())));
+    fill_bytes(result.storage, fresh->set_data_ptr(at::DataPtr(nullptr, at::Device(at::kCPU))));
   };
   for (const c10::IValue& value : stack) {
     if (value.isTensor()) {
@@ -108,8 +107,8 @@ c10::DispatchKeySet excluded_keys() {
 }
 
 Outcome Tape::replay() {
-  TORCH_CHECK(retired_.empty(), "this tape is retired: ", retired_);
   const Turn turn(running_);
+  TORCH_CHECK(retired_.empty(), "this tape is retired: ", retired_);
   const c10::impl::ForceDispatchKeyGuard keys(included_keys(), excluded_keys());
   const c10::AutoGradMode no_grad(false);
   // Only then are calls shown to a profiler, which costs as much as finding their kernels.
@@ -134,7 +133,7 @@ Outcome Tape::replay() {
     stack.clear();
     for (const c10::Storage& slot : call.poison) fill(slot);
     for (const c10::Storage& storage : call.release) {
-      storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));
+      free_bytes(storage);
     }
   }
   retired_.clear();

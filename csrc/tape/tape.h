@@ -111,6 +111,10 @@ uintptr_t storage_key(const at::Tensor& tensor);
 // How many references a tensor's storage has.
 size_t storage_uses(const at::Tensor& tensor);
 
+// Frees a storage's bytes, and has every access throw until `fill_bytes` gives it others.
+void free_bytes(const c10::Storage& storage);
+void fill_bytes(const c10::Storage& storage, at::DataPtr&& bytes);
+
 // The dispatch keys a replay works with, whatever the caller's modes are: no autograd, autocast, Python or
 // functorch, and nothing that a caller included.
 c10::DispatchKeySet included_keys();

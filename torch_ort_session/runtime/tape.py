@@ -6,7 +6,7 @@ It refuses what no tape can repeat.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -58,13 +58,7 @@ class TapeRecorder:
         tape = self._native.Tape()
         writer = _Writer(self._native, tape)
         try:
-            with contextlib.ExitStack() as modes:
-                # Inference mode would hand composite ops over whole, with the reads inside them unseen.
-                if torch.is_inference_mode_enabled():
-                    modes.enter_context(torch.inference_mode(False))
-                modes.enter_context(torch.no_grad())
-                modes.enter_context(_Reads(writer))
-                modes.enter_context(writer)
+            with _recording_modes(), _Reads(writer), writer:
                 body()
         except Exception as error:
             tape.close()
@@ -79,6 +73,21 @@ class TapeRecorder:
             tape.close()
             raise Refused("a storage was resized after it was made")
         return TapeRecording(self._native, tape, writer.views, poison=self._poison)
+
+
+@contextlib.contextmanager
+def _recording_modes() -> Iterator[None]:
+    """No gradients, no inference mode, and no autocast cache; the caller's are back afterwards."""
+    cached = torch.is_autocast_cache_enabled()
+    # The cache would hand a tensor of the recording to an eager call, or the other way round.
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        # Inference mode would hand composite ops over whole, with the reads inside them unseen.
+        with torch.inference_mode(False), torch.no_grad():
+            yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
 
 
 class TapeRecording:
