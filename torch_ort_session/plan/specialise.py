@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node, ValueInfo, Weight
@@ -17,8 +17,10 @@ def specialise(graph: Graph, predicates: Mapping[str, bool]) -> Graph:
 
     Returns:
         A graph of the same meaning under these predicates. Values and nodes of a branch carry the names that
-        they have as parts of a body (``node/branch/name``), so that weights stay the same.
+        they have as parts of a body (``node/branch/name``), so that weights stay the same; a name that the
+        graph has already gets underscores at its end.
     """
+    taken_names = set(_names(graph))
     nodes: list[Node] = []
     initializers: dict[str, Weight] = dict(graph.initializers)
     value_info: dict[str, ValueInfo] = dict(graph.value_info)
@@ -29,7 +31,7 @@ def specialise(graph: Graph, predicates: Mapping[str, bool]) -> Graph:
         taken = "then_branch" if predicates[node.inputs[0]] else "else_branch"
         branch = node.attributes[taken]
         assert isinstance(branch, Graph)
-        inlined = _inline(branch, f"{node.name}/{taken}/", initializers)
+        inlined = _inline(branch, f"{node.name}/{taken}/", initializers, taken_names)
         nodes.extend(inlined.nodes)
         value_info.update(inlined.value_info)
         nodes.extend(
@@ -40,15 +42,33 @@ def specialise(graph: Graph, predicates: Mapping[str, bool]) -> Graph:
     return replace(graph, nodes=tuple(nodes), initializers=initializers, value_info=value_info)
 
 
-def _inline(branch: Graph, prefix: str, initializers: dict[str, Weight]) -> Graph:
+def _names(graph: Graph) -> Iterator[str]:
+    """Every name of a value, those inside of bodies included."""
+    yield from graph.initializers
+    yield from (info.name for info in graph.inputs)
+    for node in graph.nodes:
+        yield from node.outputs
+        for _, body in node.subgraphs():
+            yield from _names(body)
+
+
+def _inline(branch: Graph, prefix: str, initializers: dict[str, Weight], taken: set[str]) -> Graph:
     """The branch under names that are unique in the main graph; its weights move there."""
-    renamed = {name: prefix + name for name in branch.initializers}
-    initializers.update({prefix + name: weight for name, weight in branch.initializers.items()})
+
+    def unique(name: str) -> str:
+        found = prefix + name
+        while found in taken:
+            found += "_"
+        taken.add(found)
+        return found
+
+    renamed = {name: unique(name) for name in branch.initializers}
+    initializers.update({renamed[name]: weight for name, weight in branch.initializers.items()})
     nodes = []
     for node in branch.nodes:
         inputs = tuple(renamed.get(name, name) for name in node.inputs)
         attributes = _attributes(node, renamed)
-        renamed.update({name: prefix + name for name in node.outputs if name})
+        renamed.update({name: unique(name) for name in node.outputs if name})
         outputs = tuple(renamed[name] if name else "" for name in node.outputs)
         nodes.append(
             replace(node, name=prefix + node.name, inputs=inputs, outputs=outputs, attributes=attributes)
