@@ -17,6 +17,30 @@ _DYNAMIC = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
 @dataclass(frozen=True, slots=True)
+class Into:
+    """The op that writes the same results into given tensors.
+
+    Its arguments are the call's, then `more`, then those tensors.
+
+    Attributes:
+        name: Qualified name.
+        overload: Overload.
+        more: Further arguments.
+    """
+
+    name: str
+    overload: str
+    more: tuple[Any, ...] = ()
+
+
+# Ops that torch itself computes by these, without an overload of their own that writes into a tensor.
+_WRITERS = {
+    "aten::relu": Into("aten::clamp_min", "out", (0,)),
+    "aten::stack": Into("aten::stack", "out"),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class OpFacts:
     """One op overload, as a recorder sees it.
 
@@ -29,7 +53,7 @@ class OpFacts:
         writes: Whether it writes into an argument.
         views: Whether its result may be an argument's alias.
         uninitialised: Whether its result's content means nothing.
-        out: Overload that writes the same results into given tensors on the CPU; empty when there is none.
+        into: What writes the same results into given tensors on the CPU; None when nothing does.
         dtype: Place of a ``dtype`` argument; -1 when it has none.
         copies: Whether it is a plain copy.
     """
@@ -42,7 +66,7 @@ class OpFacts:
     writes: bool
     views: bool
     uninitialised: bool
-    out: str
+    into: Into | None
     dtype: int
     copies: bool
 
@@ -75,7 +99,7 @@ def facts_of(op: OpOverload) -> OpFacts:
         # Some of torch's own ops alias without saying so (_unsafe_view, lift).
         views=namespace == "aten" or any(r.alias_info is not None for r in schema.returns),
         uninitialised=namespace == "aten" and base in _EMPTIES,
-        out="" if writes or namespace != "aten" else _out_overload(op),
+        into=None if writes or namespace != "aten" else _into(op),
         dtype=names.index("dtype") if "dtype" in names else -1,
         copies=schema.name in _COPIES,
     )
@@ -91,11 +115,13 @@ def _refusal(op: OpOverload, masks: bool) -> str:
     return ""
 
 
-def _out_overload(op: OpOverload) -> str:
+def _into(op: OpOverload) -> Into | None:
     """The overload with the same arguments and one more for each result, if it has a kernel of its own."""
     schema = op._schema
+    if schema.name in _WRITERS:
+        return _WRITERS[schema.name]
     if not schema.returns or any(str(r.type) != "Tensor" for r in schema.returns):
-        return ""
+        return None
     own = [(a.name, str(a.type)) for a in schema.arguments]
     packet = op.overloadpacket
     for name in packet.overloads():
@@ -106,5 +132,5 @@ def _out_overload(op: OpOverload) -> str:
             continue
         # A composite one would call the functional op and copy.
         if torch._C._dispatch_has_kernel_for_dispatch_key(f"{schema.name}.{name}", "CPU"):
-            return str(name)
-    return ""
+            return Into(schema.name, str(name))
+    return None

@@ -282,8 +282,9 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         if fresh and facts.copies and not lazy:
             self.tape.add("aten::copy_", "", [results[0], full[0], False], [])
-        elif fresh and facts.out and len(results) == len(listed):
-            self.tape.add(name, facts.out, [*full, *results], [])
+        elif fresh and facts.into is not None and len(results) == len(listed):
+            into = facts.into
+            self.tape.add(into.name, into.overload, [*full, *into.more, *results], [])
         else:
             self.tape.add(name, overload, full, listed if fresh else [])
 
