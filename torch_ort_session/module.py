@@ -84,12 +84,14 @@ class SessionModule(nn.Module):
         on_host = program.steps.host_inputs
         fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
         inputs: dict[str, Value] = {**weights, **fed}
+        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
+        if grad:
+            inputs = feeds.recordable(inputs)
         values = list(program.steps.template)
         for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
             if name in inputs:
                 values[place] = inputs[name]
-        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
-        with run_modes(device, grad, None):
+        with run_modes(device, grad, self._session.options.num_threads):
             if validation is not None:
                 validation.begin()
             execute(program, values)

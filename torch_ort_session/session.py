@@ -25,7 +25,7 @@ from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.execute import Program, bind_steps
-from torch_ort_session.runtime.modes import run_modes
+from torch_ort_session.runtime.modes import run_modes, watched
 from torch_ort_session.runtime.policy import Limits, Policy
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs
@@ -108,6 +108,11 @@ class Session:
     def device(self) -> torch.device:
         """Where the session runs."""
         return self._device
+
+    @property
+    def options(self) -> Options:
+        """How it runs."""
+        return self._options
 
     @property
     def graph(self) -> Graph:
@@ -214,7 +219,9 @@ class Session:
             with run_modes(self._device, grad, self._options.num_threads):
                 if self._validation is not None:
                     self._validation.begin()
-                if grad or self._options.capture == "off":
+                if grad:
+                    results = run_eagerly(program, feeds.recordable(fed), self._device)
+                elif self._options.capture == "off" or watched():
                     results = run_eagerly(program, fed, self._device)
                 else:
                     results = run(self._machine, program, names, keys, fed)

@@ -130,6 +130,17 @@ def any_requires_grad(values: Iterable[Value]) -> bool:
     return False
 
 
+def recordable(values: Mapping[str, Value]) -> dict[str, Value]:
+    """The values with copies in the place of inference tensors, which autograd refuses to save."""
+    return {name: _recordable(value) for name, value in values.items()}
+
+
+def _recordable(value: Value) -> Value:
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.is_inference() else value
+    return tuple(_recordable(item) for item in value) if isinstance(value, tuple) else value
+
+
 def _convert(
     name: str,
     kind: ValueType | None,

@@ -38,3 +38,9 @@ def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iter
             torch.set_num_threads(num_threads)
             stack.callback(torch.set_num_threads, before)
         yield
+
+
+def watched() -> bool:
+    """Whether the caller's function transform or dispatch mode has to see every call of a run."""
+    modes: int = torch._C._len_torch_dispatch_stack()
+    return modes > 0 or torch._C._functorch.peek_interpreter_stack() is not None

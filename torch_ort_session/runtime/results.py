@@ -48,10 +48,20 @@ def storages(values: Iterable[Any]) -> set[int]:
     found: set[int] = set()
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.add(value.untyped_storage().data_ptr())
+            storage = _storage(value)
+            if storage is not None:
+                found.add(storage.data_ptr())
         elif isinstance(value, tuple):
             found |= storages(value)
     return found
+
+
+def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
+    """The memory behind a tensor; None inside of a function transform, whose tensors show none."""
+    try:
+        return value.untyped_storage()
+    except NotImplementedError:
+        return None
 
 
 def storage_ids(values: Iterable[Any]) -> set[int]:
@@ -100,7 +110,9 @@ def _owned(value: Any, constants: frozenset[int], taken: set[int], device: torch
     if isinstance(value, torch.Tensor):
         if value.device != device:
             return value.to(device)
-        storage = value.untyped_storage()
+        storage = _storage(value)
+        if storage is None:
+            return value.clone()
         pointer = storage.data_ptr()
         shared = pointer in taken or pointer in constants
         # A slice would hold all of the memory that it is a part of; an expanded tensor cannot be written to.
