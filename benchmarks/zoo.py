@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import agreement
 import fetch
@@ -27,6 +27,7 @@ import nodewise
 import recipes
 
 Model = Mapping[str, Any]
+Capture = Literal["auto", "off", "required"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ def failed(model: Model, sizes: Mapping[str, Any], what: str, error: Exception) 
     )
 
 
-def compare_model(model: Model, path: Path, *, threads: int, seconds: float, seed: int) -> Iterator[Row]:
+def compare_model(
+    model: Model, path: Path, *, threads: int, seconds: float, seed: int, capture: Capture = "auto"
+) -> Iterator[Row]:
     """Rows for the sizes of one model; what fails becomes a row that says why."""
     import onnxruntime
     import torch
@@ -95,7 +98,7 @@ def compare_model(model: Model, path: Path, *, threads: int, seconds: float, see
     theirs = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     middle = time.perf_counter()
     try:
-        ours = torch_ort_session.load(path)
+        ours = torch_ort_session.load(path, options=torch_ort_session.Options(capture=capture))
     except Exception as error:
         yield failed(model, {}, "load", error)
         return
@@ -180,7 +183,14 @@ def compare(args: argparse.Namespace) -> int:
         warm_up(fetch.fetch(models[0], args.cache, Path(downloads)))
         for model in models:
             path = fetch.fetch(model, args.cache, Path(downloads))
-            for row in compare_model(model, path, threads=args.threads, seconds=args.seconds, seed=args.seed):
+            for row in compare_model(
+                model,
+                path,
+                threads=args.threads,
+                seconds=args.seconds,
+                seed=args.seed,
+                capture=args.capture,
+            ):
                 rows.append(row)
                 if not args.json:
                     print(as_line(row, wide), flush=True)
@@ -236,6 +246,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_argument("--cache", type=Path, help=f"folder for model files ({fetch.default_cache()})")
         if call is compare:
             harness.add_output_options(command)
+            command.add_argument(
+                "--capture", choices=("auto", "off", "required"), default="auto", help="as in Options (auto)"
+            )
             command.add_argument("--threads", type=int, default=1, help="threads for both (1)")
             command.add_argument("--seconds", type=float, default=1.0, help="time for a row (1)")
             command.add_argument("--seed", type=int, default=0, help="of the inputs (0)")

@@ -74,7 +74,7 @@ def test_a_model_that_differs_fails_the_check_only(tiny, capsys, monkeypatch):
         def run(self, names, feed):
             return [feed["x"] * 2.0]
 
-    monkeypatch.setattr(torch_ort_session, "load", lambda path: Wrong())
+    monkeypatch.setattr(torch_ort_session, "load", lambda path, **options: Wrong())
     assert compare(capsys, "--only", "second")[0] == 0
     status, text = compare(capsys, "--only", "second", "--check")
     assert status == 1
@@ -85,7 +85,7 @@ def test_a_model_that_differs_fails_the_check_only(tiny, capsys, monkeypatch):
 def test_a_model_that_cannot_be_loaded_gets_a_row_that_says_why(tiny, capsys, monkeypatch):
     import torch_ort_session
 
-    def load(path):
+    def load(path, **options):
         raise ValueError("line one\n  line two")
 
     monkeypatch.setattr(torch_ort_session, "load", load)
@@ -112,7 +112,7 @@ def test_a_run_that_fails_does_not_end_the_comparison(tiny, capsys, monkeypatch)
                 raise RuntimeError("three is too many")
             return [-feed["x"]]
 
-    monkeypatch.setattr(torch_ort_session, "load", lambda path: Broken())
+    monkeypatch.setattr(torch_ort_session, "load", lambda path, **options: Broken())
     status, text = compare(capsys, "--only", "second", "--json", "--check")
     assert status == 1
     found = json.loads(text)
