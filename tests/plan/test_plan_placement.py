@@ -193,6 +193,22 @@ BODIES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]]]] = {
 }
 
 
+BODIES["a sequence of host values from a branch"] = (
+    "g (float[b, s, 8] x, bool c) => (float[?, ?, ?] y) { q = If (c) <then_branch = t () => (seq(int64[?]) a)"
+    " { h = Shape(x) a = SequenceConstruct(h, h) }, else_branch = e () => (seq(int64[?]) b)"
+    " { b = SequenceEmpty <dtype = 7> () }> k = ConcatFromSequence <axis = 0, new_axis = 1> (q)"
+    " f = Cast <to = 1> (k) m = ReduceMax <keepdims = 0> (f) y = Mul(x, m) }",
+    {"x": X, "c": True},
+    [(2, 6, 8)],
+)
+BODIES["a sequence of values of both sides"] = (
+    "g (float[b, s, 8] x, bool c) => (int64 n) { h = Shape(x) i = Cast <to = 7> (x) q = SequenceConstruct(h)"
+    " p = SequenceInsert(q, i) n = SequenceLength(p) }",
+    {"x": X, "c": True},
+    [()],
+)
+
+
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies_read_shapes_on_the_host(name: str) -> None:
     text, feed, shapes = BODIES[name]

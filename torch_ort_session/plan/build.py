@@ -222,21 +222,19 @@ class _Scope:
 
     def placed(self, kernel: Kernel, inputs: list[int], on_host: bool) -> list[int]:
         """The inputs on the side where the kernel wants them."""
-        placed: list[int] = []
-        # A constant may become a number while all inputs behind it do, or are left out.
-        folds = True
-        for param, value in zip(reversed(input_params(kernel, len(inputs))), reversed(inputs), strict=True):
+        placed = []
+        for param, value in zip(input_params(kernel, len(inputs)), inputs, strict=True):
             origin = self.weights.origins.get(value)
-            single = origin is not None and len(origin[1].shape) == 0
-            folds = folds and (value == NOTHING or (origin is not None and param.host is not None))
             wants_host = param.read or (on_host and not kernel.host_result)
-            if origin is not None and (wants_host or (param.host is not None and single and folds)):
+            # A constant of no dims becomes a number where the kernel takes one.
+            number = param.host is not None and origin is not None and not origin[1].shape
+            if origin is not None and (wants_host or number):
                 placed.append(self.constant(*origin, on_host=True))
             elif not wants_host and not on_host and value in self.placement.host:
                 placed.append(self.on_device(value))
             else:
                 placed.append(value)
-        return placed[::-1]
+        return placed
 
     def on_device(self, value: int) -> int:
         """The device copy of a host value, made where it is first wanted."""

@@ -15,7 +15,7 @@ import torch
 from torch_ort_session.ir.graph import Graph, Node, ValueInfo, Weight
 from torch_ort_session.ir.types import ElementType, TensorType, ValueType
 from torch_ort_session.ops import registry
-from torch_ort_session.ops.kernel import InputParam, Kernel, KernelContext, kernel, kernels_of
+from torch_ort_session.ops.kernel import InputParam, Kernel, KernelContext, Value, kernel, kernels_of
 from torch_ort_session.plan.steps import input_params
 
 _SMALL = 1024
@@ -23,9 +23,11 @@ _SMALL = 1024
 
 
 @kernel("ToDevice", domain="torch_ort_session", since=(1,), seam="a copy across devices")
-def to_device(value: torch.Tensor, *, ctx: KernelContext) -> torch.Tensor:
-    """Copy a host value to the session's device."""
-    return value.to(ctx.device)
+def to_device(value: Value, *, ctx: KernelContext) -> Value:
+    """Copy a host value, or every item of a sequence, to the session's device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(ctx.device)
+    return tuple(to_device(item, ctx=ctx) for item in value) if isinstance(value, tuple) else value
 
 
 TO_DEVICE: Kernel = kernels_of(to_device)[0]
