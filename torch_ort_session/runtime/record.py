@@ -139,6 +139,7 @@ class CudaRecording:
     def __init__(self, lane: _Lane, graph: Any) -> None:
         self._lane = lane
         self._graph = graph
+        self._generation = lane.generation
         self._held: tuple[torch.Tensor, ...] = ()
         self._retired = ""
 
@@ -158,6 +159,8 @@ class CudaRecording:
 
     def replay(self) -> None:
         """Launch the graph on the current stream; see :meth:`~.recording.Recording.replay`."""
+        if not self._retired and self._generation != self._lane.generation:
+            self._retired = "another one of its plan was closed or failed"
         if self._retired:
             raise RuntimeError(f"this recording is retired: {self._retired}")
         try:
@@ -181,6 +184,8 @@ class _Lane:
         stream: Where they are captured. cuBLAS keeps a workspace a stream, which the graphs bake in.
         pool: Where their allocations come from.
         last: Stream of the last replay, which the next one has to come after.
+        generation: Changes when a graph is freed: the workspace that its stream's other graphs baked in may
+            go with it (pytorch #193402), so they are retired, and the next capture takes another stream.
     """
 
     def __init__(self, driver: Any, device: torch.device) -> None:
@@ -189,6 +194,7 @@ class _Lane:
         self.stream: Any = None
         self.pool: Any = None
         self.last: Any = None
+        self.generation = 0
 
     def capture(self, body: Callable[[], None]) -> Any:
         """A graph of what ``body`` launches; nothing has run yet."""
@@ -197,9 +203,7 @@ class _Lane:
             # Once a plan: memory that the cache holds cannot be had from within a capture.
             driver.synchronize(self.device)
             driver.empty_cache()
-            self.stream = driver.Stream(self.device)
-        if self.pool is None:
-            self.pool = driver.graph_pool_handle()
+            self.stream, self.pool = driver.Stream(self.device), driver.graph_pool_handle()
         current = driver.current_stream(self.device)
         self.stream.wait_stream(current)
         graph = driver.CUDAGraph()
@@ -214,10 +218,9 @@ class _Lane:
         current.wait_stream(self.stream)
         if failure is None and invalid is None:
             return graph
-        # The graph is thrown away, and the pool is left to the recordings that live in it.
         with contextlib.suppress(RuntimeError):
             graph.reset()
-        self.pool = None
+        self._renew()
         cause = failure if failure is not None else cast(BaseException, invalid)
         verdict = self._verdict(cause, invalid)
         if verdict is cause:
@@ -240,6 +243,11 @@ class _Lane:
             if self.last is not None:
                 self.last.synchronize()
             graph.reset()
+        self._renew()
+
+    def _renew(self) -> None:
+        self.stream = self.pool = None
+        self.generation += 1
 
     def _end(self, graph: Any) -> Exception | None:
         """End the capture; gives what was wrong with it."""
