@@ -16,9 +16,9 @@ namespace {
 // Freed slot: keeps the block alive for as long as a storage lies in it, whoever holds that storage.
 void drop_block(void* context) { delete static_cast<c10::Storage*>(context); }
 
-at::DataPtr slot_of(const c10::Storage& block, size_t offset) {
-  char* base = static_cast<char*>(block.mutable_data());
-  return {base + offset, new c10::Storage(block), &drop_block, block.device()};
+at::DataPtr slot_of(const at::Tensor& block, size_t offset) {
+  char* base = static_cast<char*>(block.mutable_data_ptr());
+  return {base + offset, new c10::Storage(block.storage()), &drop_block, block.device()};
 }
 
 // The keys that the dispatcher would come to for these arguments on every replay.
@@ -131,13 +131,13 @@ void Tape::plan(const at::Tensor& block, const std::vector<Placement>& slots,
   const auto own = [&](size_t place) -> const c10::Storage& {
     return own_.at(reinterpret_cast<c10::StorageImpl*>(found.at(place).storage)).first;
   };
-  const c10::Storage& bytes = block.storage();
+  TORCH_CHECK(block.is_contiguous() && block.device().is_cpu(), "a block is contiguous memory of the CPU");
   for (const Placement& slot : slots) {
     const Interval& interval = found.at(slot.interval);
     TORCH_CHECK(!interval.functional, "a slot takes only what is written in place");
-    TORCH_CHECK(slot.offset <= bytes.nbytes() && interval.nbytes <= bytes.nbytes() - slot.offset,
+    TORCH_CHECK(slot.offset <= block.nbytes() && interval.nbytes <= block.nbytes() - slot.offset,
                 "a slot of ", interval.nbytes, " bytes at ", slot.offset, " leaves its block of ",
-                bytes.nbytes());
+                block.nbytes());
   }
   for (const size_t place : released) {
     TORCH_CHECK(found.at(place).functional, "only what every replay makes anew can be released");
@@ -145,7 +145,7 @@ void Tape::plan(const at::Tensor& block, const std::vector<Placement>& slots,
   planned_ = true;
   for (const Placement& slot : slots) {
     c10::StorageImpl* storage = own(slot.interval).unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(slot_of(bytes, slot.offset));
+    storage->set_data_ptr_noswap(slot_of(block, slot.offset));
     storage->set_resizable(false);
     if (poison) program_[found[slot.interval].last].poison.push_back(own(slot.interval));
   }

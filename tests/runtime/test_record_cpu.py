@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,37 @@ def test_the_block_comes_from_the_caller() -> None:
     recording = tape_recorder().record(lambda: results.append(chain(x)))
     recording.finish(results, [x], block)
     assert asked == [recording.stats.arena]
+
+
+@needs_extension
+def test_slots_lie_within_the_part_of_memory_that_is_given() -> None:
+    x, held = torch.ones(8, 8), []
+    memory = torch.empty(4096, dtype=torch.uint8)
+
+    def body() -> None:
+        held.append(x * 2)
+        x.copy_(held[0])
+
+    recording = tape_recorder().record(body)
+    recording.finish([], [x], lambda nbytes: memory[1024 : 1024 + nbytes])
+    assert held[0].data_ptr() == memory.data_ptr() + 1024
+
+
+@needs_extension
+def test_a_recording_holds_its_block_until_it_is_closed() -> None:
+    blocks: list[weakref.ref[torch.Tensor]] = []
+    x, results = torch.ones(128, 128), []
+
+    def block(nbytes: int) -> torch.Tensor:
+        made = torch.empty(nbytes, dtype=torch.uint8)
+        blocks.append(weakref.ref(made))
+        return made
+
+    recording = tape_recorder().record(lambda: results.append(chain(x)))
+    recording.finish(results, [x], block)
+    assert blocks[0]() is not None
+    recording.close()
+    assert blocks[0]() is None
 
 
 @needs_extension

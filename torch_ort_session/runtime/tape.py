@@ -98,6 +98,7 @@ class TapeRecording:
         self._tape = tape
         self._poison = poison
         self._stats = RecordingStats(calls=len(tape), views=views)
+        self._block: torch.Tensor | None = None
 
     @property
     def stats(self) -> RecordingStats:
@@ -122,9 +123,9 @@ class TapeRecording:
             else:
                 (fresh if functional else slotted).append(Interval(place, first, last, nbytes))
         packing = pack(slotted)
-        make = block if block is not None else _allocate
+        self._block = (block if block is not None else _allocate)(packing.total)
         self._tape.plan(
-            make(packing.total),
+            self._block,
             [(place, packing.offsets[place]) for place in (i.value for i in slotted)],
             [i.value for i in fresh],
             self._poison,
@@ -155,6 +156,7 @@ class TapeRecording:
     def close(self) -> None:
         """Give up calls, tensors and slots."""
         self._tape.close()
+        self._block = None
 
 
 def _allocate(nbytes: int) -> torch.Tensor:
