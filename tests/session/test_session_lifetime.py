@@ -150,6 +150,26 @@ def test_after_a_failure_inside_a_body(watch: Watch) -> None:
     assert session(torch.zeros(3), False).tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("name", ["Fail", "Memory", "Interrupt"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_failure_needs_no_collector(watch: Watch, name: str, nested: bool) -> None:
+    step = f"a = tests.Note(x) b = tests.{name}(a)"
+    if nested:
+        step = (
+            f"n = tests.Note(x) b = If (c) <then_branch = t () => (float[n] o) {{ m = tests.Note(n)"
+            f" o = tests.{name}(m) }}, else_branch = e () => (float[n] p) {{ p = Identity(n) }}>"
+        )
+    session = load(f"g (float[n] x) => (float[n] b) <bool c = {{1}}> {{ {step} }}")
+    gc.disable()
+    try:
+        with contextlib.suppress(tos.KernelError, torch.OutOfMemoryError, KeyboardInterrupt):
+            session(torch.zeros(3))
+        assert watch.made
+        assert watch.alive == 0
+    finally:
+        gc.enable()
+
+
 def test_an_interrupt_passes_through(watch: Watch) -> None:
     session = load("g (float[n] x) => (float[n] y) { a = tests.Note(x) y = tests.Interrupt(a) }")
     with pytest.raises(KeyboardInterrupt):
