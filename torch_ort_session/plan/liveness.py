@@ -118,6 +118,7 @@ class _Walk:
     """What is known of the values up to a step.
 
     Attributes:
+        landed: What segments read: where a seam makes it, it is copied to a place of its own.
         made: Where the values that have bytes of their own were made: position and number of the region.
         home: By value, the one in whose memory segments find it; None for what outlives the run.
         touches: By value, those whose memory it may lie in when an eager step reads it.
@@ -130,6 +131,8 @@ class _Walk:
         self, steps: Steps, regions: Sequence[Region], taint: Taint, observation: Observation
     ) -> None:
         self.plan = (steps, regions, taint, observation)
+        recorded = (position for region in regions if region.is_segment for position in region.positions)
+        self.landed = frozenset(value for position in recorded for value in reads(steps.items[position]))
         self.made: dict[int, tuple[int, int]] = {}
         self.home: dict[int, int | None] = {}
         self.touches: dict[int, frozenset[int]] = {}
@@ -142,7 +145,6 @@ class _Walk:
         steps, regions, taint, _ = self.plan
         step, recorded = steps.items[position], regions[number].is_segment
         for value in reads(step):
-            # What a seam made is copied where segments read it: what it may be a view of is not read there.
             home = self.home.get(value)
             for root in (() if home is None else (home,)) if recorded else self.touched(value):
                 self.last[root] = position
@@ -165,7 +167,7 @@ class _Walk:
         self.made[value] = (position, number)
         self.home[value] = value
         touches = {value}
-        if not recorded:
+        if not recorded and value not in self.landed:
             touches.update(root for read in may_alias(step, observation) for root in self.touched(read))
         elif step.kernel.signature.takes_out:
             self.wanted.add(value)

@@ -84,7 +84,7 @@ def is_folded(step: Step, taint: Taint) -> bool:
 
 
 def kept_static(steps: Steps, taint: Taint) -> frozenset[int]:
-    """Static values that an observed run must keep: those that a step outside of the fold, or the user, reads.
+    """Static values that an observed run must keep: what steps outside of the fold, or the user, read.
 
     Args:
         steps: The steps.

@@ -147,7 +147,9 @@ class _Lives:
             if not value or value in self.plan.taint.data:
                 continue
             # What segments read of an eager step is a copy; the rest may be memory that the step was given.
-            fresh = (not recorded and value in copied) or (recorded and not self.seen_in(step, value))
+            fresh = (not recorded and value in copied) or (
+                recorded and not self.seen_in(step, value, recorded)
+            )
             behind = set() if fresh else {m for v in self.sources(step, value, recorded) for m in v}
             if fresh or not recorded:
                 self.born[value] = (position, number)
@@ -158,23 +160,29 @@ class _Lives:
     def recorded(self, number: int) -> bool:
         return self.plan.regions[number].reason is None
 
-    def seen_in(self, step: Step, value: int) -> list[int]:
-        """The values of a step in whose storage one of its outputs was seen."""
+    def seen_in(self, step: Step, value: int, recorded: bool) -> list[int]:
+        """The values in whose storage an output of a step was seen.
+
+        An eager step may put two outputs into one storage: where one of them is copied, the other is not.
+        """
         specs = self.plan.observation.specs
         spec = specs[value]
         if spec is None or spec.owner == value:
             return []
-        near = (*_reading(step), *step.outputs)
-        found = [v for v in near if v != value and (known := specs[v]) and known.owner == spec.owner]
-        return found or [spec.owner]
+        found = [v for v in _reading(step) if (known := specs[v]) and known.owner == spec.owner]
+        sibling = spec.owner in step.outputs
+        return found or ([] if self.opaque(step) or (sibling and not recorded) else [spec.owner])
+
+    def opaque(self, step: Step) -> bool:
+        """Whether a step may hand on all that it reads: it runs bodies, or some values are no tensors."""
+        kinds = self.plan.observation.kinds
+        return bool(step.bodies) or any(v in kinds for v in (*_reading(step), *step.outputs))
 
     def sources(self, step: Step, value: int, recorded: bool) -> Iterator[set[int]]:
-        seen = self.seen_in(step, value)
+        seen = self.seen_in(step, value, recorded)
         if not recorded:
-            kinds = self.plan.observation.kinds
-            read = _reading(step)
-            if step.bodies or any(v in kinds for v in (*read, *step.outputs)):
-                seen = [*seen, *read]
+            if self.opaque(step):
+                seen = [*seen, *_reading(step)]
             params = step.kernel.signature.inputs
             named = {step.kernel.view_of, *step.kernel.state}
             for place, other in enumerate(step.inputs):
