@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -33,7 +34,8 @@ class SessionModule(nn.Module):
     Names of initializers become names in the ``state_dict``, a dot opening a submodule, as torch's exporter
     wrote them. Float initializers are Parameters when the module is trainable; statistics of
     BatchNormalization, quantization scales and integers are buffers. What decides shapes is a buffer that
-    cannot be changed; constants without a name of their own belong to the program and not to its state.
+    cannot be changed. Constants, which have no name of their own, belong to the program and not to its state,
+    unless the model has no float initializers: then its exporter wrote the weights as constants.
     """
 
     def __init__(self, session: Session, *, trainable: bool) -> None:
@@ -43,8 +45,8 @@ class SessionModule(nn.Module):
         self._bound: dict[str, str] = {}
         self._programs: dict[torch.device, tuple[Program, ValidationWord | None]] = {}
         on_host, statistics = _read_on_host(session.graph), _statistics(session.graph)
-        for name, weight in _weights(session.graph):
-            if not isinstance(weight.data, torch.Tensor) or weight.name == "":
+        for name, weight in _stored(session.graph):
+            if not isinstance(weight.data, torch.Tensor):
                 continue
             bound = name in on_host or (is_small(weight) and not weight.data.is_floating_point())
             learnt = trainable and weight.element.is_float and not bound and name not in statistics
@@ -173,6 +175,18 @@ def _weights(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Weight]]:
     for node in graph.nodes:
         for attribute, body in node.subgraphs():
             yield from _weights(body, f"{prefix}{node.name}/{attribute}/")
+
+
+def _stored(graph: Graph) -> list[tuple[str, Weight]]:
+    """The weights that are state rather than program."""
+    weights = list(_weights(graph))
+    if any(weight.name and weight.element.is_float for _, weight in weights):
+        return [(name, weight) for name, weight in weights if weight.name]
+    return [
+        (name, weight)
+        for name, weight in weights
+        if weight.name or (weight.element.is_float and math.prod(weight.shape) > 1)
+    ]
 
 
 def _readers(

@@ -117,6 +117,19 @@ flags -""",
     assert frozen.state_dict().keys() == module.state_dict().keys()
 
 
+def test_an_exporter_that_writes_weights_as_constants() -> None:
+    text = (
+        "g (float[n, 2] x) => (float[?, ?] y) <int64[2] shape = {2, -1}> { w = Constant <value ="
+        " float[2] {3, 4}> ()"
+        " k = Constant <value = float {2}> () a = Mul(x, w) b = Mul(a, k) y = Reshape(b, shape) }"
+    )
+    module = load(text).module(trainable=True)
+    assert [name for name, _ in module.named_parameters()] == ["w"]
+    assert list(module.state_dict()) == ["w", "shape"]
+    module(torch.ones(1, 2)).sum().backward()
+    assert module.get_parameter("w").grad.tolist() == [2, 2]
+
+
 def test_what_decides_shapes_cannot_be_changed() -> None:
     text = "g (float[6] x) => (float[?, ?] y) <int64[2] shape = {2, 3}> { y = Reshape(x, shape) }"
     module = load(text).module()

@@ -128,7 +128,7 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", ["mtcnn-onet", "wakeword-embedding", "eeg-spindle"])
+@pytest.mark.parametrize("name", ["mtcnn-onet", "wakeword-embedding", "eeg-spindle", "rapidocr-v2-cls"])
 def test_gradients_of_real_networks_are_their_derivatives(name: str) -> None:
     """In double precision: the gradient along a random direction is what a small step along it changes."""
     entry = next(item for item in fetch.read_zoo() if item["name"] == name)
