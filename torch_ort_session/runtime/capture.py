@@ -82,7 +82,7 @@ class Warm:
     """What a capture starts from.
 
     Attributes:
-        program: The steps, with If folded where its predicate is static.
+        program: The steps, with If folded where its predicate is static and static values as constants.
         observation: What the warm run showed.
         taint: What is static.
         minimum: Launches from which on a segment is worth recording.
@@ -123,10 +123,8 @@ def capture(
         nothing = Decline("", "", "", Reason.NOTHING, "no segment is left to record")
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
-    for value, held in warm.observation.static.items():
-        frame[value] = held
     needs = _needs(steps, regions)
-    feeds = _static_inputs(steps, fed, frame, needs[-1], warm.taint)
+    feeds = _static_inputs(steps, fed, frame, needs[-1])
     attempt = _Attempt(warm, frame, recorder, arena)
     try:
         for number, region in enumerate(regions):
@@ -244,14 +242,14 @@ class _Attempt:
 
 
 def _static_inputs(
-    steps: Steps, fed: Mapping[str, Value], frame: Values, read: set[int], taint: Taint
+    steps: Steps, fed: Mapping[str, Value], frame: Values, read: set[int]
 ) -> tuple[tuple[str, int, torch.Tensor | None], ...]:
     found: list[tuple[str, int, torch.Tensor | None]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
         if name not in fed or place not in read:
             continue
         value = fed[name]
-        if isinstance(value, torch.Tensor) and place not in taint.data:
+        if isinstance(value, torch.Tensor):
             static = torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
             frame[place] = static
             found.append((name, place, static))

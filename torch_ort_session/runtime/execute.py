@@ -19,6 +19,9 @@ from torch_ort_session.runtime.results import storages
 Values: TypeAlias = list[Any]
 Call: TypeAlias = Callable[[Values], None]
 
+_FIXED = "fixed"
+"""Form of an argument that is bound once, a constant's number."""
+
 _HOST_LIMIT = 1 << 24
 """Elements a host input may have: shapes and axes are short, so a longer one is a fault of the model."""
 
@@ -90,17 +93,21 @@ def raise_failure(step: Step, steps: Steps, values: Values, error: Exception) ->
         torch.OutOfMemoryError: As it came, with the node in a note.
         KernelError: Anything else, naming node, op and inputs, with the cause chained.
     """
-    if isinstance(error, SessionError):
-        raise error
-    if isinstance(error, torch.OutOfMemoryError):
-        error.add_note(f"while running node {step.node.name!r} ({step.node.qualified})")
-        raise error
-    inputs = [
-        f"{name or '(absent)'}: {describe_value(values[value])}"
-        for name, value in zip(step.node.inputs, step.inputs, strict=True)
-    ]
-    text = str(error).strip() or type(error).__name__
-    raise KernelError(text, node=step.node.name, op=step.node.qualified, inputs=inputs) from error
+    try:
+        if isinstance(error, SessionError):
+            raise error
+        if isinstance(error, torch.OutOfMemoryError):
+            error.add_note(f"while running node {step.node.name!r} ({step.node.qualified})")
+            raise error
+        inputs = [
+            f"{name or '(absent)'}: {describe_value(values[value])}"
+            for name, value in zip(step.node.inputs, step.inputs, strict=True)
+        ]
+        text = str(error).strip() or type(error).__name__
+        raise KernelError(text, node=step.node.name, op=step.node.qualified, inputs=inputs) from error
+    finally:
+        # An error that holds this frame, which holds the error, would keep the run's values until collected.
+        del error
 
 
 def describe_value(value: object) -> str:
@@ -139,8 +146,13 @@ def _bind(step: Step, steps: Steps) -> Call:
     call = functools.partial(kernel.fn, **keywords) if keywords else kernel.fn
     if step.bodies:
         return _with_bodies(kernel, keywords, step, inputs, params)
-    forms = tuple(params[i].host if params[i].read else None for i in range(len(inputs)))
-    return _positional(call, tuple(inputs), forms, step.outputs, signature.several_outputs)
+    sources: list[tuple[Any, str | None]] = []
+    for param, value in zip(params, inputs, strict=False):
+        if param.host is not None and _is_constant(value, steps):
+            sources.append((_constant_host(steps.template[value], param, step), _FIXED))
+        else:
+            sources.append((value, param.host if param.read else None))
+    return _positional(call, tuple(sources), step.outputs, signature.several_outputs)
 
 
 def _constant_host(value: object, param: InputParam, step: Step) -> object:
@@ -157,22 +169,27 @@ def _foldable(param: InputParam, value: int, steps: Steps) -> bool:
         return False
     if value == NOTHING:
         return True
-    return param.host is not None and steps.template[value] is not None and value not in steps.inputs
+    return param.host is not None and _is_constant(value, steps)
+
+
+def _is_constant(value: int, steps: Steps) -> bool:
+    return steps.template[value] is not None and value not in steps.inputs
 
 
 def _positional(
     fn: Callable[..., Any],
-    inputs: tuple[int, ...],
-    forms: tuple[str | None, ...],
+    sources: tuple[tuple[Any, str | None], ...],
     outputs: tuple[int, ...],
     several: bool,
 ) -> Call:
-    if not any(forms) and not several and len(outputs) == 1:
-        return _single(fn, inputs, outputs[0])
-    plan = tuple(zip(inputs, forms, strict=True))
+    if not several and len(outputs) == 1 and all(form is None for _, form in sources):
+        return _single(fn, tuple(value for value, _ in sources), outputs[0])
 
     def arguments(values: Values) -> list[Any]:
-        return [values[i] if form is None else _host(values[i], form) for i, form in plan]
+        return [
+            values[source] if form is None else source if form is _FIXED else _host(values[source], form)
+            for source, form in sources
+        ]
 
     if several:
 

@@ -112,7 +112,14 @@ class Policy:
         self.count("captures")
 
     def declined(self, entry: Entry, report: DeclineReport) -> None:
-        """Note a declined capture: the signature stays eager, since the next try would end the same."""
+        """Note a declined capture: the signature stays eager, since the next try would end the same.
+
+        Only shapes that came out otherwise than in the warm run may settle: then it warms up again.
+        """
+        if any(row.reason is Reason.DIVERGED for row in report.rows):
+            self.count("declines")
+            self.failed(entry, report)
+            return
         entry.report = report
         entry.latched = True
         self.count("declines")

@@ -17,7 +17,7 @@ from torch_ort_session.plan.steps import Steps
 from torch_ort_session.plan.taint import Taint, taint
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.capture import Declined, Warm, capture
-from torch_ort_session.runtime.execute import Program, Values, execute
+from torch_ort_session.runtime.execute import Program, Values, bind_steps, execute
 from torch_ort_session.runtime.observe import observe
 from torch_ort_session.runtime.policy import Decision, Entry, Policy
 from torch_ort_session.runtime.recording import Recorder
@@ -121,12 +121,31 @@ def _observed(
     program, found = _specialised(machine, program, outputs, keys, fed)
     values = frame_of(program, fed)
     observation = observe(program, values, found.data)
-    steps = program.steps
-    static = {**observation.static, **_key_values(steps, keys, fed)}
+    static = {**observation.static, **_key_values(program.steps, keys, fed)}
+    results = [values[i] for i in program.steps.outputs]
+    program = _with_static(program.steps, static, found)
     entry.warm = Warm(program, replace(observation, static=static), found, machine.minimum)
-    results = [values[i] for i in steps.outputs]
-    held = program.constants | frozenset(_addresses(static))
-    return own(results, held, fed.values(), machine.device)
+    return own(results, program.constants, fed.values(), machine.device)
+
+
+def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
+    """The steps with what is static under the signature as constants, so that host inputs are bound once."""
+    template = list(steps.template)
+    for value, held in static.items():
+        template[value] = held
+    kept = [
+        (name, place)
+        for name, place in zip(steps.input_names, steps.inputs, strict=True)
+        if place not in found.data
+    ]
+    return bind_steps(
+        replace(
+            steps,
+            template=tuple(template),
+            input_names=tuple(name for name, _ in kept),
+            inputs=tuple(place for _, place in kept),
+        )
+    )
 
 
 def _specialised(
@@ -140,7 +159,7 @@ def _specialised(
     graph = machine.graph
     while True:
         steps = program.steps
-        found = taint(steps, _key_ids(steps, keys))
+        found = taint(steps, _static_inputs(steps, keys, fed))
         names = dict.fromkeys(
             step.node.inputs[0]
             for step in steps.items
@@ -212,9 +231,10 @@ def _replayed(machine: Machine, program: Program, entry: Entry, fed: Mapping[str
     return results
 
 
-def _key_ids(steps: Steps, keys: frozenset[str]) -> frozenset[int]:
+def _static_inputs(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> frozenset[int]:
+    """Key feeds, and inputs that keep their default in every run of the signature."""
     places = zip(steps.input_names, steps.inputs, strict=True)
-    return frozenset(place for name, place in places if name in keys)
+    return frozenset(place for name, place in places if name in keys or name not in fed)
 
 
 def _key_values(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> dict[int, Value]:
@@ -225,7 +245,3 @@ def _key_values(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) ->
         if name in keys and isinstance(value, torch.Tensor):
             found[place] = value.clone()
     return found
-
-
-def _addresses(values: Mapping[int, Value]) -> set[int]:
-    return {v.untyped_storage().data_ptr() for v in values.values() if isinstance(v, torch.Tensor)}

@@ -21,8 +21,6 @@ def shape_of(data: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
 
     Source: https://onnx.ai/onnx/operators/onnx__Shape.html
     """
-    if start == 0 and end is None and isinstance(data, Tensor):
-        return torch._shape_as_tensor(data)
     # Python slices clamp and count negatives from the end exactly as the attributes do.
     return torch.tensor(data.shape[start:end], dtype=torch.int64)
 
