@@ -1,0 +1,198 @@
+"""Explain: what a plan does and why, as facts for programs and as text for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from torch_ort_session.ir.text import byte_size
+from torch_ort_session.plan.plan import Plan
+from torch_ort_session.plan.report import table
+from torch_ort_session.plan.segments import Region, count_launches
+from torch_ort_session.plan.steps import Step
+
+_LARGEST = 5
+"""Slots that are shown by name."""
+
+
+def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
+    """What there is to say of a plan, in plain records that JSON can carry.
+
+    Args:
+        plan: The plan.
+        passes: Names of the rewrites that the graph went through before.
+
+    Returns:
+        Steps, key feeds, passes, regions, memory and the largest slots. ``memory`` is None, and ``failure``
+        says why, where slots could not be planned.
+    """
+    recorded = sum(len(region.positions) for region in plan.segments)
+    eager = sum(len(region.positions) for region in plan.seams)
+    return {
+        "device": str(plan.device),
+        "steps": {
+            "total": len(plan.steps.items),
+            "recorded": recorded,
+            "eager": eager,
+            "folded": len(plan.steps.items) - recorded - eager,
+        },
+        "key_feeds": dict(_key_feeds(plan)),
+        "passes": list(passes),
+        "quarantined": sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in plan.quarantined),
+        "regions": [region_facts(plan, region) for region in plan.regions],
+        "memory": memory_facts(plan),
+        "failure": plan.failure,
+        "largest_slots": [
+            {
+                "value": plan.steps.names[item.value],
+                "bytes": item.nbytes,
+                "offset": plan.packing.offsets[item.value],
+                "first_step": item.start,
+                "last_step": item.stop,
+            }
+            for item in sorted(plan.intervals, key=lambda i: (-i.nbytes, i.start, i.value))[:_LARGEST]
+        ],
+    }
+
+
+def region_facts(plan: Plan, region: Region) -> dict[str, Any]:
+    """What there is to say of one region: its steps, and the node, reason and message of a seam."""
+    found: dict[str, Any] = {
+        "kind": "segment" if region.is_segment else "seam",
+        "first_step": region.positions[0],
+        "last_step": region.positions[-1],
+        "steps": len(region.positions),
+        "launches": count_launches(region.positions, plan.steps, plan.observation),
+        "ops": dict(op_counts(plan.steps.items[position] for position in region.positions)),
+    }
+    if region.reason is not None:
+        nodes = [plan.steps.items[position].node for position in region.positions]
+        found["node"] = nodes[0].name if len(nodes) == 1 else f"{nodes[0].name} to {nodes[-1].name}"
+        found["op"] = nodes[0].qualified if len(nodes) == 1 else f"{len(nodes)} steps"
+        found["reason"] = region.reason.value
+        found["message"] = region.message
+    return found
+
+
+def memory_facts(plan: Plan) -> dict[str, Any] | None:
+    """The numbers of a plan's memory; None where it has none."""
+    stats = plan.stats
+    if stats is None:
+        return None
+    return {
+        "complete": stats.complete,
+        "arena": stats.peak,
+        "lower_bound": stats.bound,
+        "slotted": stats.slotted,
+        "activations": stats.naive,
+        "needed_at_once": stats.live,
+        "eager_peak": stats.baseline,
+        "saved": stats.savings,
+        "share": round(stats.share, 4),
+        "slots": stats.slots,
+        "assignments": stats.assignments,
+        "views": stats.views,
+        "unknown": stats.unknown,
+    }
+
+
+def op_counts(steps: Iterable[Step]) -> list[tuple[str, int]]:
+    """Operators by how often they come, the most frequent first."""
+    counts = Counter(f"{s.node.domain}::{s.node.op}" if s.node.domain else s.node.op for s in steps)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def explain(plan: Plan, passes: Sequence[str] = (), title: str = "") -> str:
+    """A plan in words: its regions with their reasons, what is folded, and its memory.
+
+    Args:
+        plan: The plan.
+        passes: Names of the rewrites that the graph went through before.
+        title: What the plan is for, such as its signature; stands above it.
+
+    Returns:
+        Several lines.
+    """
+    known = facts(plan, passes)
+    steps = known["steps"]
+    lines = [title] if title else []
+    lines.append(
+        f"{_count(steps['total'], 'step')} on {known['device']}: {steps['recorded']} in"
+        f" {_count(len(plan.segments), 'segment')}, {steps['eager']} in {_count(len(plan.seams), 'seam')},"
+        f" {steps['folded']} folded into constants"
+    )
+    keys = ", ".join(f"{name} = {value}" for name, value in known["key_feeds"].items())
+    lines.append(f"key feeds: {keys or 'none'}")
+    lines.append(f"passes: {', '.join(known['passes']) or 'none'}")
+    if known["quarantined"]:
+        lines.append(f"quarantined: {', '.join(known['quarantined'])}")
+    if known["regions"]:
+        lines += ["", table([("", "steps", "launches", "node", "why"), *map(_row, known["regions"])])]
+    lines += ["", *_memory(known)]
+    return "\n".join(lines)
+
+
+def explain_all(plans: Iterable[tuple[str, Plan]], passes: Sequence[str] = ()) -> str:
+    """Several plans in words, one a signature, with a blank line and the signature between them."""
+    return "\n\n".join(explain(plan, passes, title) for title, plan in plans) or "no plan"
+
+
+def _key_feeds(plan: Plan) -> Iterable[tuple[str, Any]]:
+    for name, value in zip(plan.steps.input_names, plan.steps.inputs, strict=True):
+        held = plan.observation.static.get(value)
+        if value in plan.taint.data and plan.steps.template[value] is None:
+            yield name, held.tolist() if isinstance(held, torch.Tensor) else None
+
+
+def _row(region: dict[str, Any]) -> tuple[str, ...]:
+    numbers = (region["kind"], str(region["steps"]), str(region["launches"]))
+    if region["kind"] == "segment":
+        return (*numbers, "", "")
+    node = f"{region['node']} ({region['op']})"
+    return (*numbers, node, f"{region['reason']}: {region['message']}")
+
+
+def _memory(known: dict[str, Any]) -> list[str]:
+    memory = known["memory"]
+    if memory is None:
+        return [f"memory: no slots, torch's allocator keeps everything ({known['failure']})"]
+    places = f"{_count(memory['slots'], 'place')} for {_count(memory['assignments'], 'value')}"
+    saved = byte_size(memory["saved"])
+    if not memory["complete"]:
+        saved = f"not known: {_count(memory['unknown'], 'value')} without a size"
+    rows = [
+        (
+            "arena",
+            byte_size(memory["arena"]),
+            f"{places}, at least {byte_size(memory['lower_bound'])} needed",
+        ),
+        ("slots", byte_size(memory["slotted"]), f"{100 * memory['share']:.0f}% of all activations"),
+        ("activations", byte_size(memory["activations"]), f"{_count(memory['views'], 'view')} beside them"),
+        ("at once", byte_size(memory["needed_at_once"]), "the most that has to be there at one step"),
+        (
+            "eager peak",
+            byte_size(memory["eager_peak"]),
+            "the most that an eager run holds, constants computed",
+        ),
+        ("saved", saved, "by slots that are used again" if memory["complete"] else ""),
+    ]
+    lines = ["memory", *_aligned(rows)]
+    if known["largest_slots"]:
+        largest = [
+            (slot["value"], byte_size(slot["bytes"]), f"steps {slot['first_step']} to {slot['last_step']}")
+            for slot in known["largest_slots"]
+        ]
+        lines += ["largest slots", *_aligned(largest)]
+    return lines
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  " + "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
