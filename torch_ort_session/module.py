@@ -18,7 +18,7 @@ from torch_ort_session.plan.placement import is_small
 from torch_ort_session.plan.steps import Setting
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.execute import Program, bind_steps, execute
-from torch_ort_session.runtime.modes import run_modes
+from torch_ort_session.runtime.modes import RunModes
 from torch_ort_session.runtime.results import Outputs, own
 from torch_ort_session.runtime.validation import ValidationWord
 from torch_ort_session.session import Session
@@ -93,7 +93,7 @@ class SessionModule(nn.Module):
         for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
             if name in inputs:
                 values[place] = inputs[name]
-        with run_modes(device, grad, self._session.options.num_threads):
+        with RunModes(device, grad, self._session.options.num_threads):
             if validation is not None:
                 validation.begin()
             execute(program, values)

@@ -25,7 +25,7 @@ from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.execute import Program, bind_steps
-from torch_ort_session.runtime.modes import run_modes, watched
+from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.policy import Limits, Policy
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs
@@ -216,7 +216,7 @@ class Session:
             defaults, on_host = self._model.graph.initializers, program.steps.host_inputs
             fed = feeds.convert_all(infos, defaults, feed, self._device, on_host)
             grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
-            with run_modes(self._device, grad, self._options.num_threads):
+            with RunModes(self._device, grad, self._options.num_threads):
                 if self._validation is not None:
                     self._validation.begin()
                 if grad:

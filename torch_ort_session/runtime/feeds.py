@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,6 +23,11 @@ from torch_ort_session.ir.types import (
     describe_shape,
 )
 from torch_ort_session.ops.kernel import Value
+
+Symbols: TypeAlias = dict[str, tuple[int, str, int]]
+"""Symbolic dims that feeds have bound: the size, and which input bound it with which dim."""
+
+_HOST = torch.device("cpu")
 
 
 def check_names(feed: Mapping[str, object], known: Sequence[str], required: Sequence[str]) -> None:
@@ -59,9 +64,7 @@ def check_names(feed: Mapping[str, object], known: Sequence[str], required: Sequ
         )
 
 
-def convert(
-    info: ValueInfo, value: object, device: torch.device, symbols: dict[str, tuple[int, str]]
-) -> Value:
+def convert(info: ValueInfo, value: object, device: torch.device, symbols: Symbols) -> Value:
     """One feed as the frame holds it.
 
     Args:
@@ -103,21 +106,47 @@ def convert_all(
     Raises:
         InputError: A name is unknown or missing, or a value does not fit.
     """
-    known = {info.name: info for info in infos}
-    if len(feed) != len(known) or any(name not in known for name in feed):
-        required = [
-            name
-            for name, info in known.items()
-            if name not in defaults and not isinstance(info.type, OptionalType)
-        ]
-        check_names(feed, list(known), required)
-    symbols: dict[str, tuple[int, str]] = {}
-    host = torch.device("cpu")
-    return {
-        name: convert(info, feed[name], host if name in on_host else device, symbols)
-        for name, info in known.items()
-        if name in feed
-    }
+    infos = tuple(infos)
+    if len(feed) != len(infos) or any(info.name not in feed for info in infos):
+        optional = {info.name for info in infos if isinstance(info.type, OptionalType)}
+        names = [info.name for info in infos]
+        check_names(feed, names, [name for name in names if name not in defaults and name not in optional])
+    symbols: Symbols = {}
+    fed: dict[str, Value] = {}
+    for info in infos:
+        name = info.name
+        if name in feed:
+            value, target = feed[name], _HOST if name in on_host else device
+            fits = _fits(name, info.type, value, target, symbols)
+            fed[name] = value if fits else convert(info, value, target, symbols)  # type: ignore[assignment]
+    return fed
+
+
+def _fits(name: str, kind: ValueType | None, value: object, device: torch.device, symbols: Symbols) -> bool:
+    """Whether a feed needs no conversion: the quick way of what is right; all else goes the long way."""
+    if type(value) is not torch.Tensor or type(kind) is not TensorType:
+        return False
+    if value.dtype is not kind.element.torch_dtype or value.device != device:
+        return False
+    if value.layout is not torch.strided or value.is_nested or value.is_neg() or value.is_conj():
+        return False
+    dims, shape = kind.shape, value.shape
+    if dims is None:
+        return True
+    if len(dims) != len(shape):
+        return False
+    for axis, dim in enumerate(dims):
+        size = shape[axis]
+        if dim is None or dim == size:
+            continue
+        if not isinstance(dim, str):
+            return False
+        bound = symbols.get(dim)
+        if bound is None:
+            symbols[dim] = (size, name, axis)
+        elif bound[0] != size:
+            return False
+    return True
 
 
 def any_requires_grad(values: Iterable[Value]) -> bool:
@@ -146,7 +175,7 @@ def _convert(
     kind: ValueType | None,
     value: object,
     device: torch.device,
-    symbols: dict[str, tuple[int, str]],
+    symbols: Symbols,
 ) -> Value:
     if isinstance(kind, OptionalType):
         return None if value is None else _convert(name, kind.item, value, device, symbols)
@@ -187,9 +216,7 @@ def _convert(
     return tensor
 
 
-def _check_shape(
-    name: str, shape: tuple[int, ...], kind: TensorType, symbols: dict[str, tuple[int, str]]
-) -> None:
+def _check_shape(name: str, shape: tuple[int, ...], kind: TensorType, symbols: Symbols) -> None:
     dims = kind.shape
     if dims is None:
         return
@@ -205,9 +232,9 @@ def _check_shape(
             continue
         if isinstance(dim, int):
             raise _wrong(name, f"shape {list(shape)}", kind, f"dim {axis} is {size} and must be {dim}")
-        bound, by = symbols.setdefault(dim, (size, f"{name!r} dim {axis}"))
+        bound, by, place = symbols.setdefault(dim, (size, name, axis))
         if bound != size:
-            why = f"symbol {dim!r} is {size} here (dim {axis}) but {bound} in {by}"
+            why = f"symbol {dim!r} is {size} here (dim {axis}) but {bound} in {by!r} dim {place}"
             raise _wrong(name, f"shape {list(shape)}", describe_shape(dims), why)
 
 

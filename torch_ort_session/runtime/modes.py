@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from types import TracebackType
 
 import torch
 
@@ -12,32 +12,57 @@ _HOST = ("cpu",)
 _AUTOCAST = {"cuda": ("cuda", "cpu")}
 
 
-@contextlib.contextmanager
-def run_modes(device: torch.device, grad: bool, num_threads: int | None) -> Iterator[None]:
+class RunModes:
     """No inference mode, autocast or default device, grad as asked; the caller's modes are back afterwards.
 
-    Args:
+    Attributes:
         device: Where the run takes place; it is made current.
         grad: Whether autograd records.
         num_threads: Threads of torch's CPU kernels; None leaves them.
+        before: The caller's grad mode.
+        stack: The other modes that had to be changed; None in the common case, which costs a run the least.
     """
-    with contextlib.ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.set_grad_enabled(grad))
-        if torch._C._len_torch_function_stack():
-            # A default device of the caller's would take the host's small tensors away from it.
-            stack.enter_context(torch.device("cpu"))
-        for kind in _AUTOCAST.get(device.type, _HOST):
-            if torch.is_autocast_enabled(kind):
+
+    __slots__ = ("before", "device", "grad", "num_threads", "stack")
+
+    def __init__(self, device: torch.device, grad: bool, num_threads: int | None) -> None:
+        self.device = device
+        self.grad = grad
+        self.num_threads = num_threads
+        self.before = grad
+        self.stack: contextlib.ExitStack | None = None
+
+    def __enter__(self) -> None:
+        kinds = [k for k in _AUTOCAST.get(self.device.type, _HOST) if torch.is_autocast_enabled(k)]
+        defaults = torch._C._len_torch_function_stack() > 0
+        inference = torch.is_inference_mode_enabled()
+        if kinds or defaults or inference or self.device.type == "cuda" or self.num_threads is not None:
+            self.stack = self._changed(kinds, defaults, inference)
+        self.before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(self.grad)
+
+    def _changed(self, kinds: list[str], defaults: bool, inference: bool) -> contextlib.ExitStack:
+        with contextlib.ExitStack() as stack:
+            if inference:
+                stack.enter_context(torch.inference_mode(False))
+            if defaults:
+                # A default device of the caller's would take the host's small tensors away from it.
+                stack.enter_context(torch.device("cpu"))
+            for kind in kinds:
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if device.type == "cuda":
-            stack.enter_context(torch.cuda.device(device))
-        if num_threads is not None:
-            before = torch.get_num_threads()
-            torch.set_num_threads(num_threads)
-            stack.callback(torch.set_num_threads, before)
-        yield
+            if self.device.type == "cuda":
+                stack.enter_context(torch.cuda.device(self.device))
+            if self.num_threads is not None:
+                stack.callback(torch.set_num_threads, torch.get_num_threads())
+                torch.set_num_threads(self.num_threads)
+            return stack.pop_all()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        torch._C._set_grad_enabled(self.before)
+        if self.stack is not None:
+            self.stack.__exit__(kind, error, trace)
 
 
 def watched() -> bool:
