@@ -110,4 +110,5 @@ def test_every_kernel_has_a_case() -> None:
     missing = sorted(
         f"{domain or 'ai.onnx'}::{op}" for domain, op in registry.kernels() if (domain, op) not in covered
     )
-    assert missing == []
+    # Maps are no tensors, so no case can feed or check them: tests/ops/test_ml.py runs these.
+    assert missing == ["ai.onnx.ml::CastMap", "ai.onnx.ml::DictVectorizer", "ai.onnx.ml::ZipMap"]
