@@ -149,6 +149,7 @@ def test_this_installation_does_what_its_status_says() -> None:
         "assert native.load() == before.usable and native.load() == before.usable\n"
         "after = native.status()\n"
         "assert after.loaded == before.usable and after.reason == before.reason, after\n"
+        "assert native.library() == before.library\n"
         "import torch\n"
         "print(torch.ops.torch_ort_session.abi_version() if before.usable else native.ABI_VERSION)"
     )
@@ -162,7 +163,11 @@ def test_a_build_just_in_time_compiles_and_loads(tmp_path: Path) -> None:
         "import torch\n"
         "from torch_ort_session.ops import native\n"
         f"library = native.build(directory=Path({str(tmp_path)!r}))\n"
-        "assert library.is_file()\n"
+        "assert library.is_file() and native.library() == library\n"
+        "from torch_ort_session.runtime.record import recorder_for\n"
+        "x = torch.zeros(2)\n"
+        "recorder_for(torch.device('cpu')).record(lambda: x.add_(1)).replay()\n"
+        "assert x.tolist() == [2, 2]\n"
         "print(torch.ops.torch_ort_session.abi_version())"
     )
     assert run(code) == str(native.ABI_VERSION)

@@ -25,6 +25,8 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _LOCK = threading.Lock()
 _BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
 
+_JIT_PREFIX = "tos_native_torch_"
+
 ABI_VERSION = 1
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
 
@@ -90,6 +92,12 @@ def load() -> bool:
     """
     with _LOCK:
         return not _load_once()
+
+
+def library() -> Path | None:
+    """The library that is loaded in this process, None when none is."""
+    loaded = (Path(str(path)) for path in torch.ops.loaded_libraries)
+    return next((p for p in loaded if p.name.startswith(("_native.", _JIT_PREFIX))), None)
 
 
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
@@ -195,7 +203,7 @@ def _module_name() -> str:
     for path in _source_files():
         digest.update(path.relative_to(_source_root()).as_posix().encode() + b"\0" + path.read_bytes())
     target = running()
-    words = f"tos_native_torch_{target.torch}_py_{target.python}_{digest.hexdigest()[:12]}"
+    words = f"{_JIT_PREFIX}{target.torch}_py_{target.python}_{digest.hexdigest()[:12]}"
     return "".join(c if c.isalnum() else "_" for c in words)
 
 

@@ -86,9 +86,7 @@ def recorder_for(device: torch.device, *, poison: bool = False) -> Recorder | No
 @functools.cache
 def _native_module() -> NativeModule | None:
     """The Python side of the loaded extension."""
-    if not native.load():
-        return None
-    library = native.status().library
+    library = native.library() if native.load() else None
     if library is None:
         return None
     # The library is loaded already: the loader gets that one again, and its namespace is registered once.
