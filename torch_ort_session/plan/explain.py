@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
-
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.report import table
@@ -39,7 +37,7 @@ def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
             "eager": eager,
             "folded": len(plan.steps.items) - recorded - eager,
         },
-        "key_feeds": dict(_key_feeds(plan)),
+        "key_feeds": dict(plan.keys),
         "passes": list(passes),
         "quarantined": sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in plan.quarantined),
         "regions": [region_facts(plan, region) for region in plan.regions],
@@ -138,13 +136,6 @@ def explain(plan: Plan, passes: Sequence[str] = (), title: str = "") -> str:
 def explain_all(plans: Iterable[tuple[str, Plan]], passes: Sequence[str] = ()) -> str:
     """Several plans in words, one a signature, with a blank line and the signature between them."""
     return "\n\n".join(explain(plan, passes, title) for title, plan in plans) or "no plan"
-
-
-def _key_feeds(plan: Plan) -> Iterable[tuple[str, Any]]:
-    for name, value in zip(plan.steps.input_names, plan.steps.inputs, strict=True):
-        held = plan.observation.static.get(value)
-        if value in plan.taint.data and plan.steps.template[value] is None:
-            yield name, held.tolist() if isinstance(held, torch.Tensor) else None
 
 
 def _row(region: dict[str, Any]) -> tuple[str, ...]:

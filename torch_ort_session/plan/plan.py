@@ -73,6 +73,7 @@ class Plan:
         failure: Why they could not; empty otherwise.
         quarantined: (domain, operator) pairs whose recording failed before.
         minimum: Launches from which on a segment is worth recording.
+        keys: Names and values of the key feeds.
     """
 
     steps: Steps
@@ -86,6 +87,7 @@ class Plan:
     failure: str = ""
     quarantined: frozenset[tuple[str, str]] = frozenset()
     minimum: int = 1
+    keys: tuple[tuple[str, int | bool], ...] = ()
 
     @property
     def segments(self) -> tuple[Region, ...]:
@@ -110,6 +112,7 @@ def make_plan(
     device: torch.device,
     quarantined: Collection[tuple[str, str]] = (),
     minimum: int = 1,
+    keys: tuple[tuple[str, int | bool], ...] = (),
 ) -> Plan:
     """Plan what a run has shown.
 
@@ -120,6 +123,7 @@ def make_plan(
         device: The session's device.
         quarantined: (domain, operator) pairs whose recording failed before.
         minimum: Launches from which on a segment is worth recording.
+        keys: Names and values of the key feeds that make these steps what they are.
 
     Returns:
         The plan. Without slots, and with the reason, when they cannot be planned: everything then stays with
@@ -146,6 +150,7 @@ def make_plan(
         failure=failure,
         quarantined=frozenset(quarantined),
         minimum=minimum,
+        keys=keys,
     )
 
 

@@ -12,6 +12,7 @@ from torch_ort_session.errors import CaptureError, SessionError
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.segments import kept_static
 from torch_ort_session.plan.specialise import specialise
 from torch_ort_session.plan.steps import Steps
 from torch_ort_session.plan.taint import Taint, taint
@@ -118,14 +119,39 @@ def _observed(
     entry: Entry,
     fed: Mapping[str, Value],
 ) -> list[Any]:
+    entry.warm, results = warm_up(machine, program, outputs, keys, fed)
+    return own(results, entry.warm.program.constants, fed.values(), machine.device)
+
+
+def warm_up(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    fed: Mapping[str, Value],
+) -> tuple[Warm, list[Any]]:
+    """One eager run that is observed, of the steps with what is static folded.
+
+    Args:
+        machine: What runs need.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of the key feeds.
+        fed: Feeds.
+
+    Returns:
+        What a capture starts from, and the results, which may lie in anybody's memory.
+
+    Raises:
+        KernelError: A kernel failed.
+    """
     program, found = _specialised(machine, program, outputs, keys, fed)
     values = frame_of(program, fed)
-    observation = observe(program, values, found.data)
+    observation = observe(program, values, kept_static(program.steps, found))
     static = {**observation.static, **_key_values(program.steps, keys, fed)}
     results = [values[i] for i in program.steps.outputs]
     program = _with_static(program.steps, static, found)
-    entry.warm = Warm(program, replace(observation, static=static), found, machine.minimum)
-    return own(results, program.constants, fed.values(), machine.device)
+    return Warm(program, replace(observation, static=static), found, machine.minimum), results
 
 
 def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
