@@ -20,12 +20,14 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.build import build_steps
 from torch_ort_session.plan.lower import lower
+from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.steps import Setting
 from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.execute import Program, bind_steps
 from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Limits, Policy
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs
@@ -183,6 +185,34 @@ class Session:
             counters = dict(self._machine.policy.counters)
         return {**counters, "arena bytes": self._machine.arena.nbytes}
 
+    def plan(self, feed: Mapping[str, Any], output_names: Sequence[str] | None = None) -> Plan:
+        """When and where runs on feeds like this one happen; it runs once, eagerly, to find out.
+
+        Args:
+            feed: Inputs by name, as for :meth:`run`.
+            output_names: Names of outputs or of any intermediate value; None asks for the model's outputs.
+
+        Returns:
+            The plan; no capture is made or changed. ``plan.explain.explain`` puts it into words.
+
+        Raises:
+            InputError: A feed does not fit.
+            KernelError: A kernel failed.
+        """
+        if output_names is None:
+            output_names = [info.name for info in self._model.graph.outputs]
+        names = tuple(output_names)
+        with self._lock:
+            program, keys = self._program(names)
+            fed = self._fed(program, feed)
+            with RunModes(self._device, False, self._options.num_threads):
+                if self._validation is not None:
+                    self._validation.begin()
+                found = plan_of(self._machine, program, names, keys, fed)
+                if self._validation is not None:
+                    self._validation.finish()
+                return found
+
     def release_memory(self) -> None:
         """Drop every capture and its memory; signatures warm up again."""
         with self._lock:
@@ -212,9 +242,7 @@ class Session:
     def _run(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
             program, keys = self._program(names)
-            infos = self._model.graph.inputs
-            defaults, on_host = self._model.graph.initializers, program.steps.host_inputs
-            fed = feeds.convert_all(infos, defaults, feed, self._device, on_host)
+            fed = self._fed(program, feed)
             grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
             with RunModes(self._device, grad, self._options.num_threads):
                 if self._validation is not None:
@@ -228,6 +256,11 @@ class Session:
                 if self._validation is not None:
                     self._validation.finish()
                 return results
+
+    def _fed(self, program: Program, feed: Mapping[str, Any]) -> dict[str, Value]:
+        graph = self._model.graph
+        on_host = program.steps.host_inputs
+        return feeds.convert_all(graph.inputs, graph.initializers, feed, self._device, on_host)
 
     def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str]]:
         """The steps for some outputs, and the feeds whose value may be part of the signature."""
