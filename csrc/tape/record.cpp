@@ -72,6 +72,15 @@ void Tape::add(c10::OperatorHandle op, std::vector<c10::IValue> args,
                const std::vector<at::Tensor>& results) {
   TORCH_CHECK(!planned_ && retired_.empty(), "a tape takes no call once it is planned or retired");
   const c10::DispatchKeySet keys = keys_of(op, args);
+  const auto& declared = op.schema().arguments();
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (declared[i].alias_info() == nullptr || !declared[i].alias_info()->isWrite()) continue;
+    each_tensor(args[i], [&](const at::Tensor& t) {
+      const bool foreign = storage_key(t) != 0 && own_.count(t.storage().unsafeGetStorageImpl()) == 0;
+      const auto same = [&](const at::Tensor& other) { return other.is_same(t); };
+      if (foreign && std::none_of(written_.begin(), written_.end(), same)) written_.push_back(t);
+    });
+  }
   Instruction call{std::move(op), keys, std::move(args), {}, {}, {}};
   for (const at::Tensor& tensor : results) {
     Result result;
@@ -161,6 +170,7 @@ void Tape::close() {
   TORCH_CHECK(!running_.load(), "a tape cannot be closed while it replays");
   if (retired_.empty()) retired_ = "closed";
   program_.clear();
+  written_.clear();
   own_.clear();
 }
 

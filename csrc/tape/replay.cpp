@@ -30,6 +30,20 @@ class Turn {
   std::atomic<bool>& running_;
 };
 
+// Whether nothing but the stack holds a tensor, and the Python object that an op written in Python made of
+// it.
+template <typename Slot>
+auto held_once(const at::Tensor& tensor, const Slot& slot, int) -> decltype(slot.load_pyobj(), bool()) {
+  if (slot.load_pyobj() == nullptr) return tensor.use_count() == 1;
+  return tensor.use_count() == 2 && slot.has_unique_reference();
+}
+
+// In an older torch an object that Python let go of holds no reference.
+template <typename Slot>
+bool held_once(const at::Tensor& tensor, const Slot&, long) {
+  return tensor.use_count() == 1;
+}
+
 // What differs from the recorded result, nullptr when nothing does.
 const char* difference(const Result& want, const at::Tensor& got) {
   if (got.defined() != want.tensor.defined()) return "whether there is a result";
@@ -42,7 +56,8 @@ const char* difference(const Result& want, const at::Tensor& got) {
   if (got.storage().nbytes() != want.nbytes) return "the bytes";
   if (got.is_conj() != want.tensor.is_conj() || got.is_neg() != want.tensor.is_neg()) return "a lazy bit";
   // What somebody else holds too would lose its bytes to this tape.
-  if (got.use_count() != 1 || storage_uses(got) != want.sharing) return "who owns the bytes";
+  const bool alone = held_once(got, *got.unsafeGetTensorImpl()->pyobj_slot(), 0);
+  if (!alone || storage_uses(got) != want.sharing) return "who owns the bytes";
   return nullptr;
 }
 
@@ -132,9 +147,11 @@ Outcome Tape::replay() {
     }
     stack.clear();
     for (const c10::Storage& slot : call.poison) fill(slot);
-    for (const c10::Storage& storage : call.release) {
-      free_bytes(storage);
-    }
+    for (const c10::Storage& storage : call.release) free_bytes(storage);
+  }
+  // Below autograd nobody counts writes, and a graph that saved one of these tensors must notice.
+  for (const at::Tensor& tensor : written_) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
   retired_.clear();
   return {};

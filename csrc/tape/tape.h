@@ -99,6 +99,7 @@ class Tape {
  private:
   std::vector<Instruction> program_;
   std::unordered_map<c10::StorageImpl*, std::pair<c10::Storage, size_t>> own_;  // with the bytes when made
+  std::vector<at::Tensor> written_;  // tensors of others that calls say they write into
   std::string retired_;
   size_t position_ = 0;
   bool planned_ = false;

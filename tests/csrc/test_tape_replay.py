@@ -69,6 +69,37 @@ def test_replay_equals_eager_with_other_data() -> None:
         assert torch.equal(result, eager(network, x))
 
 
+def test_autograd_notices_that_a_replay_wrote_into_what_it_saved() -> None:
+    state, x = torch.ones(3), torch.ones(3)
+    recording = tape_recorder().record(lambda: state.add_(x))
+    weight = torch.ones(3, requires_grad=True)
+    loss = (weight * state).sum()
+    recording.replay()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_an_op_written_in_python_is_replayed() -> None:
+    with torch.library._scoped_library("tapetest", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            if x.sum() < 0:
+                raise LookupError("the sum is negative")
+            return x * 2
+
+        library.impl("twice", twice, "CPU")
+        x = data(0).abs()
+        recording, result = made(lambda t: torch.ops.tapetest.twice(t + 1) + 1, x)
+        x.copy_(data(1).abs())
+        recording.replay()
+        assert torch.equal(result, (x + 1) * 2 + 1)
+        x.fill_(-2)
+        with pytest.raises(LookupError, match="the sum is negative"):
+            recording.replay()
+        recording.close()
+
+
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     before = torch.get_default_dtype()
