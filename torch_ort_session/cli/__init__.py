@@ -15,10 +15,11 @@ from torch_ort_session.cli.build import add as add_build
 from torch_ort_session.cli.compare import add as add_compare
 from torch_ort_session.cli.inspect import add as add_inspect
 from torch_ort_session.cli.ops import add as add_ops
+from torch_ort_session.cli.plan import add as add_plan
 from torch_ort_session.cli.run import add as add_run
 from torch_ort_session.errors import SessionError
 
-_SUBCOMMANDS = (add_run, add_inspect, add_compare, add_ops, add_build)
+_SUBCOMMANDS = (add_run, add_inspect, add_plan, add_compare, add_ops, add_build)
 _INTERRUPTED = 130
 
 

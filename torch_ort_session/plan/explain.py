@@ -8,7 +8,6 @@ from typing import Any
 
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.report import table
 from torch_ort_session.plan.segments import Region, count_launches
 from torch_ort_session.plan.steps import Step
 
@@ -128,7 +127,7 @@ def explain(plan: Plan, passes: Sequence[str] = (), title: str = "") -> str:
     if known["quarantined"]:
         lines.append(f"quarantined: {', '.join(known['quarantined'])}")
     if known["regions"]:
-        lines += ["", table([("", "steps", "launches", "node", "why"), *map(_row, known["regions"])])]
+        lines += ["", "regions", *(line for region in known["regions"] for line in _region(region))]
     lines += ["", *_memory(known)]
     return "\n".join(lines)
 
@@ -138,18 +137,20 @@ def explain_all(plans: Iterable[tuple[str, Plan]], passes: Sequence[str] = ()) -
     return "\n\n".join(explain(plan, passes, title) for title, plan in plans) or "no plan"
 
 
-def _row(region: dict[str, Any]) -> tuple[str, ...]:
-    numbers = (region["kind"], str(region["steps"]), str(region["launches"]))
+def _region(region: dict[str, Any]) -> list[str]:
     if region["kind"] == "segment":
-        return (*numbers, "", "")
-    node = f"{region['node']} ({region['op']})"
-    return (*numbers, node, f"{region['reason']}: {region['message']}")
+        launches = f"{region['launches']} launch{'' if region['launches'] == 1 else 'es'}"
+        return [f"  segment  {_count(region['steps'], 'step')}, {launches}"]
+    return [
+        f"  seam     {region['node']} ({region['op']})",
+        f"           {region['reason']}: {region['message']}",
+    ]
 
 
 def _memory(known: dict[str, Any]) -> list[str]:
     memory = known["memory"]
     if memory is None:
-        return [f"memory: no slots, torch's allocator keeps everything ({known['failure']})"]
+        return [f"memory: all of it stays with torch ({known['failure']})"]
     places = f"{_count(memory['slots'], 'place')} for {_count(memory['assignments'], 'value')}"
     saved = byte_size(memory["saved"])
     if not memory["complete"]:
@@ -166,7 +167,7 @@ def _memory(known: dict[str, Any]) -> list[str]:
         (
             "eager peak",
             byte_size(memory["eager_peak"]),
-            "the most that an eager run holds, constants computed",
+            "the most that an eager run holds at once",
         ),
         ("saved", saved, "by slots that are used again" if memory["complete"] else ""),
     ]

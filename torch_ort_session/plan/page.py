@@ -149,7 +149,8 @@ def _region_text(region: dict[str, Any]) -> str:
     ops = list(region["ops"].items())
     listed = ", ".join(f"{op} {count}" if count > 1 else op for op, count in ops[:8])
     more = f" and {len(ops) - 8} more" if len(ops) > 8 else ""
-    where = f"steps {region['first_step']} to {region['last_step']}"
+    first, last = region["first_step"], region["last_step"]
+    where = f"step {first}" if first == last else f"steps {first} to {last}"
     if region["kind"] == "segment":
         launches = _plural(region["launches"], "launch").replace("launchs", "launches")
         return f"segment of {_plural(region['steps'], 'step')}, {launches} ({where})\n{listed}{more}"
@@ -219,7 +220,7 @@ def _memory_table(known: dict[str, Any]) -> str:
         (
             "eager peak",
             byte_size(memory["eager_peak"]),
-            "the most that an eager run holds, constants computed",
+            "the most that an eager run holds at once",
         ),
         ("saved", saved, "slots together less the arena"),
         ("without a size", _number(memory["unknown"]), "sequences and strings"),

@@ -1,0 +1,179 @@
+"""The page of a plan: all that it shows is there, and it needs nothing from anywhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+import torch
+from plan.planning import see
+from plan.walks import KERNELS, drawn
+from textmodel import operator
+
+from torch_ort_session.plan.page import page
+from torch_ort_session.plan.plan import Plan, make_plan
+
+VOID = {"meta", "rect", "line", "polyline", "br"}
+
+
+class Document(HTMLParser):
+    """Elements with their attributes, and whether each is closed in its place."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.script = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script" and not self.script:
+            self.script = data
+
+    def having(self, **wanted: str) -> list[dict[str, str | None]]:
+        return [a for _, a in self.elements if all(a.get(k) == v for k, v in wanted.items())]
+
+
+def planned(text: str, **feed: torch.Tensor) -> Plan:
+    with operator(*KERNELS):
+        return see(text, feed).plan()
+
+
+SEAMS = (
+    "g (float[64, 4] x) => (float[64, 4] y) { a = Neg(x) b = Exp(a) c = tests.Cut(b) d = Exp(c) n ="
+    " NonZero(d)"
+    " k = Cast <to = 1> (n) s = ReduceSum(k) e = Mul(d, s) y = Exp(e) }"
+)
+
+
+def test_every_region_and_every_slot_is_shown() -> None:
+    plan = planned(SEAMS, x=torch.ones(64, 4))
+    document = Document(page(plan, "seams"))
+    strip = [a for a in document.having() if a.get("class") in ("segment", "seam")]
+    assert [a["class"] for a in strip] == ["segment", "seam", "segment", "seam", "segment"]
+    assert [a["data-r"] for a in strip] == list("01234")
+    boxes = [a for tag, a in document.elements if tag == "rect"]
+    assert [a["data-s"] for a in boxes] == [str(i) for i in range(len(plan.intervals))]
+    named = {plan.steps.names[plan.intervals[int(a["data-s"] or 0)].value]: a["class"] for a in boxes}
+    assert named == {
+        "a": "out",
+        "b": "cross",
+        "c": "land",
+        "d": "cross",
+        "n": "land",
+        "s": "out",
+        "e": "out",
+    } | {name: named[name] for name in named.keys() - {"a", "b", "c", "d", "n", "s", "e"}}
+    lines = [a for a in document.having(**{"class": "cut"})]
+    assert [a["data-r"] for a in lines] == ["1", "3"]
+
+
+def test_what_the_pointer_shows_is_what_the_plan_says() -> None:
+    plan = planned(SEAMS, x=torch.ones(64, 4))
+    data = json.loads(Document(page(plan, "seams")).script)
+    assert data["regions"][1] == "seam: Cut_2 (tests::Cut)\nkernel declares a seam: it cuts\nstep 2"
+    assert data["regions"][0] == "segment of 2 steps, 2 launches (steps 0 to 1)\nExp, Neg"
+    assert [row[2:] for row in data["slots"]] == [
+        [item.nbytes, plan.packing.offsets[item.value], item.start, item.stop] for item in plan.intervals
+    ]
+    assert data["slots"][0][:2] == ["a", "Neg"]
+
+
+def test_every_seam_is_in_the_table_with_its_reason() -> None:
+    text = page(planned(SEAMS, x=torch.ones(64, 4)), "seams")
+    for words in (
+        "Cut_2",
+        "tests::Cut",
+        "it cuts",
+        "NonZero_4",
+        "the size of the output depends on the data",
+    ):
+        assert f"<td>{words}</td>" in text or f'<td class="op">{words}</td>' in text
+    assert "There is no seam" not in text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_boxes_lie_within_the_drawing(seed: int) -> None:
+    plan = drawn(seed).plan()
+    for box in (a for tag, a in Document(page(plan, "drawn")).elements if tag == "rect"):
+        x, y, width, height = (float(box[key] or "nan") for key in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + width <= 1216
+        assert 0 <= y <= y + height <= 380
+        assert min(width, height) > 0
+
+
+def test_nothing_is_fetched() -> None:
+    text = page(planned(SEAMS, x=torch.ones(64, 4)), "seams")
+    assert not re.search(
+        r"https?:|//[a-z]|@import|url\(|<link|<img|<iframe|\bsrc=|\bhref=|fetch\(|XMLHttp", text
+    )
+    sources = [a for _, a in Document(text).elements if "src" in a or "href" in a]
+    assert sources == []
+
+
+def test_names_cannot_break_the_page() -> None:
+    plan = planned(SEAMS, x=torch.ones(64, 4))
+    evil = '</script><script>alert("1")</script>&amp;'
+    names = tuple(evil if name == "a" else name for name in plan.steps.names)
+    items = tuple(
+        replace(step, node=replace(step.node, name=evil)) if step.node.op == "Cut" else step
+        for step in plan.steps.items
+    )
+    text = page(replace(plan, steps=replace(plan.steps, names=names, items=items)), evil)
+    document = Document(text)
+    assert [tag for tag, _ in document.elements].count("script") == 2
+    assert json.loads(document.script)["slots"][0][0] == evil
+    assert "<script>alert" not in text
+
+
+def test_plans_that_have_little_to_show() -> None:
+    plain = planned("g (float[2] x) => (float[2] y) { y = Neg(x) }", x=torch.ones(2))
+    assert "There is no seam: a replay is one launch." in page(plain, "plain")
+    assert "It is empty: no value needs a slot." in page(plain, "plain")
+    nothing = planned("g (float[2] x) => (float[2] x) { y = Neg(x) }", x=torch.ones(2))
+    text = page(nothing, "nothing")
+    assert "Nothing runs: every output is a constant or an input." in text
+    assert "There is no seam" not in text
+
+
+def test_a_plan_without_slots() -> None:
+    with operator(*KERNELS):
+        seen = see(SEAMS, {"x": torch.ones(64, 4)})
+    huge = [spec and spec._replace(nbytes=1 << 61) for spec in seen.observation.specs]
+    observation = replace(seen.observation, specs=tuple(huge))
+    text = page(make_plan(seen.steps, seen.taint, observation, torch.device("cpu")), "huge")
+    Document(text)
+    assert f"There is none: a slot of {1 << 61} bytes cannot be planned." in text
+
+
+def test_a_model_of_thousands_of_steps_stays_under_two_megabytes() -> None:
+    long = "a_name_as_long_as_exporters_write_them/layers.11/self_attn/projection/output"
+    made = ["x"]
+    nodes = []
+    for number in range(3600):
+        made.append(f'"{long}_{number}"'.strip('"').replace("/", "_").replace(".", "_"))
+        op = "tests.Cut" if number % 9 == 8 else "tests.Into"
+        nodes.append(f"{made[-1]} = {op}({made[-2]})")
+    plan = planned(
+        f"g (float[64, 4] x) => (float[64, 4] {made[-1]}) {{ {' '.join(nodes)} }}", x=torch.ones(64, 4)
+    )
+    assert len(plan.seams) == 400
+    text = page(plan, "long")
+    assert len(text.encode()) < 2_000_000
+    Document(text)
