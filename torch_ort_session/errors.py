@@ -115,7 +115,18 @@ class PlanError(SessionError, RuntimeError):
 
 
 class CaptureError(SessionError, RuntimeError):
-    """A capture was required, or a replay was asked for, and could not be had."""
+    """A capture was required, or a replay was asked for, and could not be had.
+
+    Attributes:
+        report: A ``plan.report.DeclineReport``: a row for each reason; None when there is none.
+    """
+
+    def __init__(self, message: str, *, report: object = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.args, self.__dict__))
 
 
 class DeviceValidationError(SessionError, RuntimeError):

@@ -19,11 +19,15 @@ class Options:
             ``"required"`` makes a run that should be captured and cannot be an error.
         max_plans: Signatures (shapes, dtypes and requested outputs) whose plans are kept; the least recently
             used goes first.
+        verify: Checks for whoever doubts a result: plans are checked again, slots are filled with 0xFF after
+            their last reader, and the first replay on other feeds than the captured ones is compared with an
+            eager run. Where they differ the eager results are given, and the signature stays eager.
     """
 
     num_threads: int | None = None
     capture: Capture = "auto"
     max_plans: int = 8
+    verify: bool = False
 
     def __post_init__(self) -> None:
         if self.capture not in get_args(Capture):

@@ -19,19 +19,23 @@ from torch_ort_session.ir.types import Dim, OptionalType, SequenceType, TensorTy
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.build import build_steps
+from torch_ort_session.plan.explain import explain
 from torch_ort_session.plan.lower import lower
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.steps import Setting
 from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.devices import resolve_device
+from torch_ort_session.runtime.entries import describe_entries, statistics
 from torch_ort_session.runtime.execute import Program, bind_steps
+from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Limits, Policy
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs
-from torch_ort_session.runtime.runner import Machine, run, run_eagerly
+from torch_ort_session.runtime.runner import run, run_eagerly
 from torch_ort_session.runtime.validation import ValidationWord
 
 if TYPE_CHECKING:
@@ -88,10 +92,11 @@ class Session:
             build=self._build,
             device=device,
             policy=Policy(Limits(plans=options.max_plans), {}),
-            recorder=functools.partial(_recorder, device),
+            recorder=functools.partial(_recorder, device, options.verify),
             arena=Arena(device),
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
+            verify=options.verify,
         )
         self._program(tuple(info.name for info in self._model.graph.outputs))
 
@@ -182,8 +187,7 @@ class Session:
     def stats(self) -> dict[str, int]:
         """Counters since the session was made: captures, replays, declines, retirements and so on."""
         with self._lock:
-            counters = dict(self._machine.policy.counters)
-        return {**counters, "arena bytes": self._machine.arena.nbytes}
+            return statistics(self._machine)
 
     def plan(self, feed: Mapping[str, Any], output_names: Sequence[str] | None = None) -> Plan:
         """When and where runs on feeds like this one happen; it runs once, eagerly, to find out.
@@ -212,6 +216,21 @@ class Session:
                 if self._validation is not None:
                     self._validation.finish()
                 return found
+
+    def explain(self, feed: Mapping[str, Any] | None = None) -> str:
+        """What runs and why, in words.
+
+        Args:
+            feed: Inputs by name: the plan of runs on feeds like this one, which takes an eager run to find
+                out. None: every signature that was run, with its state, its plan, and what kept it from being
+                captured.
+        """
+        if feed is not None:
+            return explain(self.plan(feed))
+        if self._options.capture == "off":
+            return "capture is off: every run is eager"
+        with self._lock:
+            return describe_entries(self._machine)
 
     def release_memory(self) -> None:
         """Drop every capture and its memory; signatures warm up again."""
@@ -326,39 +345,13 @@ def load(
         UnsupportedOpError: It uses operators without a kernel; all of them are named.
         InputError: The device is not available.
     """
-    target = _device(device)
+    target = resolve_device(device)
     return Session(load_model(model, base_dir=base_dir), target, options or Options())
 
 
-def _recorder(device: torch.device) -> Recorder | str:
+def _recorder(device: torch.device, poison: bool) -> Recorder | str:
     """A recorder for one capture, or why there is none."""
-    return recorder_for(device) or unavailable(device) or "nothing can be recorded here"
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    try:
-        target = torch.get_default_device() if device is None else torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        text = f"device {device!r} is not supported; use 'cpu' or 'cuda'"
-        raise InputError(text, name="device", got=repr(device)) from error
-    if target.type == "cuda":
-        if not torch.cuda.is_available():
-            raise InputError(
-                "device 'cuda' was asked for and this torch finds no CUDA device; load with device='cpu', or "
-                "install a CUDA build of torch on a machine with a GPU",
-                name="device",
-                got=str(target),
-            )
-        index = torch.cuda.current_device() if target.index is None else target.index
-        if index >= torch.cuda.device_count():
-            count = torch.cuda.device_count()
-            raise InputError(f"device {target} does not exist; there are {count}", name="device")
-        return torch.device("cuda", index)
-    if target.type != "cpu":
-        raise InputError(
-            f"device {str(target)!r} is not supported; use 'cpu' or 'cuda'", name="device", got=str(target)
-        )
-    return torch.device("cpu")
+    return recorder_for(device, poison=poison) or unavailable(device) or "nothing can be recorded here"
 
 
 def _port(info: ValueInfo) -> Port:

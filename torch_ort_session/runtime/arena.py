@@ -12,7 +12,7 @@ class Arena:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._largest: weakref.ref[torch.Tensor] | None = None
+        self._blocks: list[weakref.ref[torch.Tensor]] = []
 
     def block(self, nbytes: int) -> torch.Tensor:
         """A block of at least ``nbytes``: the largest one there is when it fits, else a new one.
@@ -20,15 +20,19 @@ class Arena:
         Returns:
             A 1-d uint8 tensor. No value may lie in it from one run to the next.
         """
-        known = None if self._largest is None else self._largest()
-        if known is not None and known.numel() >= nbytes:
-            return known
+        held = self._held()
+        if held and held[-1].numel() >= nbytes:
+            return held[-1]
         made = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
-        self._largest = weakref.ref(made)
+        self._blocks = [weakref.ref(block) for block in (*held, made)]
         return made
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the block that new captures share; 0 when no capture lives."""
-        known = None if self._largest is None else self._largest()
-        return 0 if known is None else known.numel()
+        """Bytes of the blocks that captures refer to; 0 when no capture lives."""
+        return sum(block.numel() for block in self._held())
+
+    def _held(self) -> list[torch.Tensor]:
+        """The blocks that live, the largest one last."""
+        found = (known() for known in self._blocks)
+        return sorted((block for block in found if block is not None), key=torch.Tensor.numel)

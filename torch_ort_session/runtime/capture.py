@@ -11,13 +11,13 @@ import torch
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import Decline, DeclineReport, Reason
 from torch_ort_session.plan.segments import Region, split
-from torch_ort_session.plan.specs import Observation, fits
+from torch_ort_session.plan.specs import fits
 from torch_ort_session.plan.steps import NOTHING, Steps
-from torch_ort_session.plan.taint import Taint
 from torch_ort_session.runtime.arena import Arena
-from torch_ort_session.runtime.execute import BoundStep, Program, Values, raise_failure
+from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.recording import Recorder, Recording, Refused
-from torch_ort_session.runtime.results import storage_ids
+from torch_ort_session.runtime.results import apart, own, storage_ids
+from torch_ort_session.runtime.warmup import Warm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,38 +28,75 @@ class Stage:
         region: The region.
         calls: Its steps made callable.
         recording: Its recording; None for a seam.
-        landings: Of a seam: value ids with the tensor that segments read them from.
-        raw: Of a seam: results that only seams and the user read; they stay as the run made them.
+        landings: Of a seam: value ids with the tensor that segments read them from. Its other results stay as
+            the run made them: only seams and the user read those.
     """
 
     region: Region
     calls: tuple[BoundStep, ...]
     recording: Recording | None
     landings: tuple[tuple[int, torch.Tensor], ...] = ()
-    raw: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureMemory:
+    """Bytes that a capture holds, beside the arena that captures share.
+
+    Attributes:
+        static_inputs: Its own copies of the feeds.
+        landings: Results of seams that segments read.
+        crossing: Results of segments that other regions or the user read.
+        slots: What its recordings use of the arena.
+        fresh: Most bytes at once that a replay allocates and frees again.
+    """
+
+    static_inputs: int
+    landings: int
+    crossing: int
+    slots: int
+    fresh: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """A captured signature.
+    """A captured signature; nothing in it changes but the data of its tensors.
 
     Attributes:
-        program: What was captured.
+        warm: What was captured.
         frame: Values that stay where they are: constants, static inputs, landings, results of recordings.
-        feeds: Name, value id and static input of each fed tensor; None where it is read from the feed itself.
+        copied: Names of fed tensors, with their static inputs.
+        passed: Names and value ids of other feeds, which are read as they come.
         stages: The regions in order.
+        whole: The recording that is all of the run; None when there are seams.
+        results: The outputs where every one of them lies in the frame; None where a run makes some anew.
         lasting: Identities of the storages in the frame: results in them are copied.
-        observation: What the warm run showed.
-        taint: What is static.
+        memory: Bytes.
+        quarantined: (domain, operator) pairs that run as seams.
+        device: Where results belong.
+        varies: Whether a step of a replay may draw random numbers; none that a tape holds does.
     """
 
-    program: Program
+    warm: Warm
     frame: Values
-    feeds: tuple[tuple[str, int, torch.Tensor | None], ...]
+    copied: tuple[tuple[str, torch.Tensor], ...]
+    passed: tuple[tuple[str, int], ...]
     stages: tuple[Stage, ...]
+    whole: Recording | None
+    results: tuple[torch.Tensor, ...] | None
     lasting: frozenset[int]
-    observation: Observation
-    taint: Taint
+    memory: CaptureMemory
+    quarantined: frozenset[tuple[str, str]]
+    device: torch.device
+    varies: bool
+
+    def differs(self, fed: Mapping[str, Value]) -> bool:
+        """Whether feeds are other ones than those of the run before."""
+        return any(not torch.equal(static, fed[name]) for name, static in self.copied)  # type: ignore[arg-type]
+
+    def own_results(self, results: Sequence[Any], fed: Mapping[str, Value]) -> list[Any]:
+        """Results in memory of their own, copied where later runs or anybody else write to theirs."""
+        constants = self.warm.program.constants
+        return own(apart(results, self.lasting), constants, fed.values(), self.device)
 
     def close(self) -> None:
         """Give up every recording, together."""
@@ -75,23 +112,6 @@ class Declined(Exception):
         super().__init__(str(report))
         self.report = report
         self.quarantine = quarantine
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Warm:
-    """What a capture starts from.
-
-    Attributes:
-        program: The steps, with If folded where its predicate is static and static values as constants.
-        observation: What the warm run showed.
-        taint: What is static.
-        minimum: Launches from which on a segment is worth recording.
-    """
-
-    program: Program
-    observation: Observation
-    taint: Taint
-    minimum: int = 1
 
 
 def capture(
@@ -111,10 +131,11 @@ def capture(
         quarantined: (domain, operator) pairs that run as seams.
 
     Returns:
-        The capture, and this step's results (which replays overwrite: the caller copies them).
+        The capture, and this step's results, in memory of their own.
 
     Raises:
         Declined: Nothing was captured; what the attempt did is undone by the caller.
+        Exception: The same, for a reason that nobody foresaw: a step failed, or the recorder did.
     """
     steps = warm.program.steps
     regions = split(steps, warm.taint, warm.observation, arena.device, quarantined, warm.minimum)
@@ -124,8 +145,8 @@ def capture(
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
     needs = _needs(steps, regions)
-    feeds = _static_inputs(steps, fed, frame, needs[-1])
-    attempt = _Attempt(warm, frame, recorder, arena)
+    copied, passed = _static_inputs(steps, fed, frame, needs[-1])
+    attempt = _Attempt(warm, frame, recorder)
     try:
         for number, region in enumerate(regions):
             later, in_segments = needs[number], _read_by_segments(steps, regions[number + 1 :])
@@ -134,60 +155,63 @@ def capture(
             else:
                 attempt.seam(region, later, in_segments)
         results = [frame[value] for value in steps.outputs]
-        attempt.finish()
+        attempt.finish(arena)
+        for value in (*attempt.raw, *(place for _, place in passed)):
+            frame[value] = None
+        captured = _captured(attempt, copied, passed, frozenset(quarantined), arena.device)
+        return captured, captured.own_results(results, fed)
     except BaseException:
         attempt.close()
         raise
-    lasting = frozenset(storage_ids(frame))
-    return (
-        Captured(
-            program=warm.program,
-            frame=frame,
-            feeds=feeds,
-            stages=tuple(attempt.stages),
-            lasting=lasting,
-            observation=warm.observation,
-            taint=warm.taint,
-        ),
-        results,
-    )
 
 
 class _Attempt:
-    """One attempt at a capture."""
+    """One attempt at a capture.
 
-    def __init__(self, warm: Warm, frame: Values, recorder: Recorder, arena: Arena) -> None:
+    Attributes:
+        warm: What is captured.
+        frame: Values so far.
+        recorder: Records.
+        stages: The regions so far.
+        kept: For each recording, the results that others read.
+        raw: Results of seams that no segment reads.
+    """
+
+    def __init__(self, warm: Warm, frame: Values, recorder: Recorder) -> None:
         self.warm = warm
         self.frame = frame
         self.recorder = recorder
-        self.arena = arena
         self.stages: list[Stage] = []
         self.kept: list[list[torch.Tensor]] = []
+        self.raw: list[int] = []
 
     def segment(self, region: Region, later: set[int]) -> None:
         calls = self.calls(region)
-        current = calls[0]
+        current: BoundStep | None = None
 
         def body() -> None:
             nonlocal current
             for current in calls:
                 current.call(self.frame)
+            # What comes now is no node's fault.
+            current = None
 
         try:
             recording = self.recorder.record(body)
         except Refused as refused:
-            node = current.step.node
-            kernel = current.step.kernel
+            if current is None:
+                raise Declined(DeclineReport.of(Reason.RECORDING, str(refused))) from refused
+            node, kernel = current.step.node, current.step.kernel
             row = Decline(node.name, node.op, node.domain, Reason.RECORDING, str(refused))
             raise Declined(DeclineReport((row,)), (kernel.domain, kernel.op)) from refused
-        except torch.OutOfMemoryError as error:
-            raise Declined(DeclineReport.of(Reason.MEMORY, str(error))) from error
         except Exception as error:
+            if current is None:
+                raise
             raise_failure(current.step, self.warm.program.steps, self.frame, error)
         self.stages.append(Stage(region, calls, recording))
         made = {value for call in calls for value in call.step.outputs if value != NOTHING}
         for call in calls:
-            self.compare(call)
+            self.compare(call, made)
         self.kept.append([self.frame[value] for value in made & later if _is_tensor(self.frame[value])])
         for value in made - later:
             self.frame[value] = None
@@ -199,9 +223,9 @@ class _Attempt:
                 bound.call(self.frame)
             except Exception as error:
                 raise_failure(bound.step, self.warm.program.steps, self.frame, error)
-            self.compare(bound)
+            # The shape of what no segment reads is nobody's concern.
+            self.compare(bound, in_segments)
         landings: list[tuple[int, torch.Tensor]] = []
-        raw: list[int] = []
         for value in dict.fromkeys(v for bound in calls for v in bound.step.outputs if v != NOTHING):
             held = self.frame[value]
             if value in in_segments and _is_tensor(held):
@@ -209,31 +233,33 @@ class _Attempt:
                 self.frame[value] = held.clone(memory_format=torch.preserve_format)
                 landings.append((value, self.frame[value]))
             else:
-                raw.append(value)
+                self.raw.append(value)
                 if value not in later:
                     self.frame[value] = None
-        self.stages.append(Stage(region, calls, None, tuple(landings), tuple(raw)))
+        self.stages.append(Stage(region, calls, None, tuple(landings)))
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
         return tuple(self.warm.program.calls[position] for position in region.positions)
 
-    def compare(self, bound: BoundStep) -> None:
-        """The shapes of the capture pass must be those of the warm run."""
+    def compare(self, bound: BoundStep, values: set[int]) -> None:
+        """The specs of the capture pass must be those of the warm run."""
         for value in bound.step.outputs:
             spec, held = self.warm.observation.specs[value], self.frame[value]
-            if spec is not None and not (_is_tensor(held) and fits(spec, held)):
+            if value in values and spec is not None and not (_is_tensor(held) and fits(spec, held)):
                 node = bound.step.node
-                now = list(held.shape) if _is_tensor(held) else type(held).__name__
-                message = f"{self.warm.program.steps.names[value]!r} was {list(spec.shape)} and is now {now}"
-                row = Decline(node.name, node.op, node.domain, Reason.DIVERGED, message)
-                raise Declined(DeclineReport((row,)))
+                was, now = described(spec), described(held)
+                name = self.warm.program.steps.names[value]
+                message = f"{name!r} was {was} in the warm run and is now {now}"
+                raise Declined(
+                    DeclineReport((Decline(node.name, node.op, node.domain, Reason.DIVERGED, message),))
+                )
 
-    def finish(self) -> None:
+    def finish(self, arena: Arena) -> None:
         """Let the recordings give up what nobody reads: last, since later regions read while recording."""
         foreign = [held for held in self.frame if _is_tensor(held)]
         recordings = [stage.recording for stage in self.stages if stage.recording is not None]
         for recording, kept in zip(recordings, self.kept, strict=True):
-            recording.finish(kept, foreign, self.arena.block)
+            recording.finish(kept, foreign, arena.block)
 
     def close(self) -> None:
         for stage in self.stages:
@@ -241,22 +267,69 @@ class _Attempt:
                 stage.recording.close()
 
 
+def described(held: Any) -> str:
+    """The dtype and dims of a spec or a tensor, or what else there is, in a message."""
+    if hasattr(held, "dtype") and hasattr(held, "shape") and isinstance(held.dtype, torch.dtype):
+        return f"{str(held.dtype).removeprefix('torch.')}{list(held.shape)}"
+    return "absent" if held is None else "a sequence" if isinstance(held, tuple) else "strings"
+
+
+def _captured(
+    attempt: _Attempt,
+    copied: tuple[tuple[str, torch.Tensor], ...],
+    passed: tuple[tuple[str, int], ...],
+    quarantined: frozenset[tuple[str, str]],
+    device: torch.device,
+) -> Captured:
+    warm, frame, stages = attempt.warm, attempt.frame, tuple(attempt.stages)
+    outputs = [frame[value] for value in warm.program.steps.outputs]
+    fixed = all(_is_tensor(held) and held.device == device for held in outputs)
+    stats = [stage.recording.stats for stage in stages if stage.recording is not None]
+    landed = (tensor for stage in stages for _, tensor in stage.landings)
+    return Captured(
+        warm=warm,
+        frame=frame,
+        copied=copied,
+        passed=passed,
+        stages=stages,
+        whole=stages[0].recording if len(stages) == 1 else None,
+        results=tuple(outputs) if fixed else None,
+        lasting=frozenset(storage_ids(frame)),
+        memory=CaptureMemory(
+            static_inputs=sum(static.nbytes for _, static in copied),
+            landings=sum(tensor.nbytes for tensor in landed),
+            crossing=sum(one.kept for one in stats),
+            slots=max(one.arena for one in stats),
+            fresh=max(one.fresh for one in stats),
+        ),
+        quarantined=quarantined,
+        device=device,
+        varies=any(
+            call.step.kernel.varies or call.step.bodies
+            for stage in stages
+            if stage.recording is None or device.type != "cpu"
+            for call in stage.calls
+        ),
+    )
+
+
 def _static_inputs(
     steps: Steps, fed: Mapping[str, Value], frame: Values, read: set[int]
-) -> tuple[tuple[str, int, torch.Tensor | None], ...]:
-    found: list[tuple[str, int, torch.Tensor | None]] = []
+) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
+    """Put every feed that is read in place: tensors as copies that stay, the rest as it is."""
+    copied: list[tuple[str, torch.Tensor]] = []
+    passed: list[tuple[str, int]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
         if name not in fed or place not in read:
             continue
         value = fed[name]
         if isinstance(value, torch.Tensor):
-            static = torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
-            frame[place] = static
-            found.append((name, place, static))
+            frame[place] = torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
+            copied.append((name, frame[place]))
         else:
             frame[place] = value
-            found.append((name, place, None))
-    return tuple(found)
+            passed.append((name, place))
+    return tuple(copied), tuple(passed)
 
 
 def _needs(steps: Steps, regions: Sequence[Region]) -> list[set[int]]:

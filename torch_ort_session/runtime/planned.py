@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.runner import Machine, warm_up
+from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.signature import signature_of
+from torch_ort_session.runtime.warmup import warm_up
 
 
 def plan_of(
@@ -34,9 +35,9 @@ def plan_of(
         KernelError: A kernel failed.
     """
     policy = machine.policy
-    active = [name for name in sorted(keys - policy.demoted) if name in fed]
-    signature = signature_of(outputs, fed, active)
-    warm, _ = warm_up(machine, program, outputs, frozenset(name for name, _ in signature.keys), fed)
+    signature = signature_of(outputs, fed, policy.active(keys))
+    graph, build = machine.graph, machine.build
+    warm, _ = warm_up(graph, build, program, outputs, signature.keys, fed, machine.minimum)
     return make_plan(
         warm.program.steps,
         warm.taint,
@@ -44,5 +45,5 @@ def plan_of(
         machine.device,
         quarantined=frozenset(policy.quarantined),
         minimum=machine.minimum,
-        keys=signature.keys,
+        keys=warm.keys,
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
-from torch_ort_session.runtime.capture import Captured, Warm
-from torch_ort_session.runtime.signature import Signature, is_key, key_value, signature_of
+from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.capture import Captured
+from torch_ort_session.runtime.signature import Signature, signature_of
+from torch_ort_session.runtime.warmup import Warm
 
 
 class Decision(enum.Enum):
@@ -22,7 +24,7 @@ class Decision(enum.Enum):
     REPLAY = "replayed"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Entry:
     """What is known of one signature.
 
@@ -34,6 +36,7 @@ class Entry:
         latched: Whether no capture is tried again.
         captures: Numbers of the runs at which captures were made, for the budget.
         failures: Captures that broke off.
+        proven: Whether a replay on other feeds than the captured ones was compared with an eager run.
     """
 
     runs: int = 0
@@ -43,6 +46,14 @@ class Entry:
     latched: bool = False
     captures: list[int] = field(default_factory=list)
     failures: int = 0
+    proven: bool = False
+
+    @property
+    def state(self) -> str:
+        """``cold``, ``warm``, ``captured`` or ``latched``."""
+        if self.captured is not None:
+            return "captured"
+        return "latched" if self.latched else "cold" if self.warm is None else "warm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,9 @@ class Limits:
     """Numbers the policy goes by.
 
     Attributes:
-        plans: Signatures that are kept; the least recently used goes first.
+        plans: Captures that are kept; the least recently used goes first.
+        waiting: Signatures without a capture that are kept, for each of those; they hold little memory, and
+            signatures that never come again must not cost others their captures.
         warm_up: Runs of a signature before the one that captures; the last of them is observed.
         key_values: Values of a key feed after which it is data.
         recaptures: Captures of a signature after the first ...
@@ -58,6 +71,7 @@ class Limits:
     """
 
     plans: int = 8
+    waiting: int = 4
     warm_up: int = 2
     key_values: int = 4
     recaptures: int = 3
@@ -65,11 +79,20 @@ class Limits:
 
 
 class Policy:
-    """Entries by signature, and what was learnt about operators and key feeds."""
+    """Entries by signature, and what was learnt about operators and key feeds.
 
-    def __init__(self, limits: Limits, counters: dict[str, int]) -> None:
+    Attributes:
+        limits: Numbers it goes by.
+        counters: What took place so far; see :mod:`.counters`.
+        entries: The least recently used one first.
+        quarantined: (domain, operator) pairs of which a recording failed; it only grows.
+        key_values: Values that key feeds had.
+        demoted: Key feeds that had too many.
+    """
+
+    def __init__(self, limits: Limits, counted: dict[str, int]) -> None:
         self.limits = limits
-        self.counters = counters
+        self.counters = {**counters.zeros(), **counted}
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
         self.quarantined: set[tuple[str, str]] = set()
         self.key_values: dict[str, set[int | bool]] = {}
@@ -79,20 +102,20 @@ class Policy:
         self, outputs: tuple[str, ...], fed: Mapping[str, Value], keys: frozenset[str]
     ) -> tuple[Signature, Entry]:
         """The entry of a run, made when it is new; the oldest one goes when there are too many."""
-        active = [name for name in sorted(keys - self.demoted) if name in fed]
-        for name in active:
-            self._note_key(name, fed[name])
-        signature = signature_of(outputs, fed, [name for name in active if name not in self.demoted])
+        signature = signature_of(outputs, fed, self.active(keys) if keys else ())
         found = self.entries.get(signature)
-        if found is None:
-            found = self.entries[signature] = Entry()
-            while len(self.entries) > self.limits.plans:
-                _, old = self.entries.popitem(last=False)
-                self.count("evictions" if old.captured is not None else "forgotten")
-                self._close(old)
-        else:
+        if found is not None:
             self.entries.move_to_end(signature)
+            return signature, found
+        if self._note_keys(signature.keys):
+            return self.entry(outputs, fed, keys)
+        found = self.entries[signature] = Entry()
+        self._forget()
         return signature, found
+
+    def active(self, keys: Iterable[str]) -> list[str]:
+        """Those key feeds that are part of signatures."""
+        return sorted(name for name in keys if name not in self.demoted)
 
     def decide(self, entry: Entry) -> Decision:
         """How the next run of an entry is made."""
@@ -105,44 +128,67 @@ class Policy:
         return Decision.CAPTURE
 
     def captured(self, entry: Entry, captured: Captured) -> None:
-        """Install a capture."""
+        """Install a capture; the least recently used one goes when there are too many."""
         entry.captured = captured
         entry.report = None
+        entry.proven = False
         entry.captures.append(entry.runs)
-        self.count("captures")
+        self.count(counters.CAPTURES)
+        held = [other for other in self.entries.values() if other.captured is not None and other is not entry]
+        for other in held[: max(0, len(held) + 1 - self.limits.plans)]:
+            self.count(counters.EVICTIONS)
+            self._close(other)
+            other.warm = None
+            self._latch_when_worn(other, DeclineReport(()))
 
-    def declined(self, entry: Entry, report: DeclineReport) -> None:
-        """Note a declined capture: the signature stays eager, since the next try would end the same.
+    def declined(self, entry: Entry, report: DeclineReport, *, lasting: bool) -> None:
+        """Note a declined capture.
 
-        Only shapes that came out otherwise than in the warm run may settle: then it warms up again.
+        Args:
+            entry: Whose.
+            report: Why.
+            lasting: Whether the next try would end the same, so that the signature stays eager; else it warms
+                up again, but not for ever.
         """
-        if any(row.reason is Reason.DIVERGED for row in report.rows):
-            self.count("declines")
-            self.failed(entry, report)
-            return
-        entry.report = report
-        entry.latched = True
-        self.count("declines")
-
-    def failed(self, entry: Entry, report: DeclineReport) -> None:
-        """Note that a capture broke off: the signature warms up again, but not for ever."""
+        self.count(counters.DECLINES)
         entry.warm = None
         entry.report = report
+        if lasting:
+            self._latch(entry)
+            return
+        self.count(counters.BROKEN)
         entry.failures += 1
-        entry.latched = entry.failures > self.limits.recaptures
-        self.count("failed captures")
+        if entry.failures > self.limits.recaptures:
+            self._latch(entry, f"{entry.failures} captures broke off; it stays eager")
 
     def retire(self, entry: Entry, report: DeclineReport) -> None:
         """Drop a capture; the signature warms up again, or latches when that has happened too often."""
         self._close(entry)
         entry.warm = None
         entry.report = report
-        self.count("retirements")
-        recent = [run for run in entry.captures if run > entry.runs - self.limits.window]
-        if len(recent) > self.limits.recaptures:
-            entry.latched = True
-            message = f"captured {len(recent)} times in {self.limits.window} runs; it stays eager"
-            entry.report = DeclineReport((*report.rows, *DeclineReport.of(Reason.LATCHED, message).rows))
+        self.count(counters.RETIREMENTS)
+        self._latch_when_worn(entry, report)
+
+    def excuse(self, entry: Entry) -> None:
+        """The retirement before was due to bad feeds: it does not count for the budget."""
+        entry.captures.pop()
+        if entry.latched:
+            entry.latched = False
+            self.count(counters.LATCHES, -1)
+
+    def refuse(self, entry: Entry, report: DeclineReport) -> None:
+        """Drop a capture that is wrong: the signature stays eager."""
+        self._close(entry)
+        self.count(counters.RETIREMENTS)
+        self.declined(entry, report, lasting=True)
+
+    def quarantine(self, domain: str, op: str) -> bool:
+        """Run an operator eagerly from now on; False when that is so already."""
+        if (domain, op) in self.quarantined:
+            return False
+        self.quarantined.add((domain, op))
+        self.count(counters.QUARANTINED)
+        return True
 
     def release(self) -> None:
         """Drop every capture and everything learnt by signature."""
@@ -152,18 +198,42 @@ class Policy:
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter."""
-        self.counters[name] = self.counters.get(name, 0) + by
+        self.counters[name] += by
 
-    def _note_key(self, name: str, value: Value) -> None:
-        if not is_key(value):
-            return
-        values = self.key_values.setdefault(name, set())
-        values.add(key_value(value))
-        if len(values) > self.limits.key_values:
-            self.demoted.add(name)
-            self.count("demoted key feeds")
+    def _note_keys(self, keys: tuple[tuple[str, int | bool], ...]) -> bool:
+        """Note the values of key feeds; says whether one has had too many, and is data from now on."""
+        before = len(self.demoted)
+        for name, number in keys:
+            values = self.key_values.setdefault(name, set())
+            values.add(number)
+            if len(values) > self.limits.key_values:
+                self.demoted.add(name)
+                self.count(counters.DEMOTED)
+                for signature in [s for s in self.entries if any(name == key for key, _ in s.keys)]:
+                    self._close(self.entries.pop(signature))
+        return len(self.demoted) > before
+
+    def _forget(self) -> None:
+        """Drop the oldest entries without a capture where there are too many; the newest one stays."""
+        waiting = [signature for signature, entry in self.entries.items() if entry.captured is None]
+        for signature in waiting[: max(0, len(waiting) - self.limits.plans * self.limits.waiting)]:
+            del self.entries[signature]
+            self.count(counters.FORGOTTEN)
+
+    def _latch_when_worn(self, entry: Entry, report: DeclineReport) -> None:
+        recent = [run for run in entry.captures if run > entry.runs - self.limits.window]
+        if len(recent) > self.limits.recaptures:
+            entry.report = report
+            self._latch(entry, f"captured {len(recent)} times in {self.limits.window} runs; it stays eager")
+
+    def _latch(self, entry: Entry, message: str = "") -> None:
+        entry.latched = True
+        self.count(counters.LATCHES)
+        if message:
+            rows = () if entry.report is None else entry.report.rows
+            entry.report = DeclineReport((*rows, *DeclineReport.of(Reason.LATCHED, message).rows))
 
     def _close(self, entry: Entry) -> None:
-        if entry.captured is not None:
-            entry.captured.close()
-            entry.captured = None
+        captured, entry.captured = entry.captured, None
+        if captured is not None:
+            captured.close()

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.report import Decline
-from torch_ort_session.plan.report import Reason as Why
-from torch_ort_session.runtime.capture import Captured, Stage
-from torch_ort_session.runtime.execute import raise_failure
+from torch_ort_session.plan.report import Decline, Reason
+from torch_ort_session.runtime.capture import Captured, Stage, described
+from torch_ort_session.runtime.execute import Values, raise_failure
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Replayed:
+class Replayed(NamedTuple):
     """What a replay gave.
 
     Attributes:
-        results: The outputs; those in the capture's own memory must be copied.
+        results: The outputs, in memory of their own.
         divergence: Why the capture is no longer valid; None when it still is.
     """
 
@@ -43,44 +40,38 @@ def replay(captured: Captured, fed: Mapping[str, Value]) -> Replayed:
         KernelError: A seam failed; the capture stays valid.
         Exception: A recording failed; the capture must be retired.
     """
-    frame = captured.frame
-    for name, place, static in captured.feeds:
-        if static is None:
-            frame[place] = fed[name]
-        else:
-            static.copy_(fed[name])  # type: ignore[arg-type]
+    for name, static in captured.copied:
+        static.copy_(fed[name])  # type: ignore[arg-type]
+    if captured.whole is not None and captured.results is not None:
+        captured.whole.replay()
+        return Replayed([result.clone() for result in captured.results])
+    # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
+    frame = captured.frame.copy()
+    for name, place in captured.passed:
+        frame[place] = fed[name]
     divergence: Decline | None = None
-    try:
-        for stage in captured.stages:
-            if divergence is None and stage.recording is not None:
-                stage.recording.replay()
-            elif divergence is None:
-                divergence = _land(captured, stage)
-            else:
-                _eagerly(captured, stage)
-        return Replayed([frame[value] for value in captured.program.steps.outputs], divergence)
-    finally:
-        for stage in captured.stages:
-            for value in stage.raw:
-                frame[value] = None
-        for _, place, static in captured.feeds:
-            if static is None:
-                frame[place] = None
+    for stage in captured.stages:
+        if divergence is not None:
+            _run(captured, stage, frame)
+        elif stage.recording is not None:
+            stage.recording.replay()
+        else:
+            divergence = _land(captured, stage, frame)
+    outputs = [frame[value] for value in captured.warm.program.steps.outputs]
+    return Replayed(captured.own_results(outputs, fed), divergence)
 
 
-def _eagerly(captured: Captured, stage: Stage) -> None:
-    frame = captured.frame
+def _run(captured: Captured, stage: Stage, frame: Values) -> None:
     for bound in stage.calls:
         try:
             bound.call(frame)
         except Exception as error:
-            raise_failure(bound.step, captured.program.steps, frame, error)
+            raise_failure(bound.step, captured.warm.program.steps, frame, error)
 
 
-def _land(captured: Captured, stage: Stage) -> Decline | None:
+def _land(captured: Captured, stage: Stage, frame: Values) -> Decline | None:
     """Run a seam and copy its results to where segments read them; says what does not fit there."""
-    _eagerly(captured, stage)
-    frame = captured.frame
+    _run(captured, stage, frame)
     wrong: Decline | None = None
     for value, slot in stage.landings:
         made = frame[value]
@@ -92,20 +83,12 @@ def _land(captured: Captured, stage: Stage) -> Decline | None:
         ):
             frame[value] = slot.copy_(made)
         else:
-            wrong = _divergence(captured, stage, value, made)
-    for value in stage.raw if wrong is None else ():
-        spec = captured.observation.specs[value]
-        made = frame[value]
-        if spec is not None and isinstance(made, torch.Tensor) and made.shape != spec.shape:
-            wrong = _divergence(captured, stage, value, made)
+            wrong = _divergence(captured, stage, value, slot, made)
     return wrong
 
 
-def _divergence(captured: Captured, stage: Stage, value: int, made: Any) -> Decline:
-    step = next(bound.step for bound in stage.calls if value in bound.step.outputs)
-    spec = captured.observation.specs[value]
-    was = "?" if spec is None else list(spec.shape)
-    now = list(made.shape) if isinstance(made, torch.Tensor) else type(made).__name__
-    name = captured.program.steps.names[value]
-    message = f"{name!r} was {was} when it was captured and is now {now}"
-    return Decline(step.node.name, step.node.op, step.node.domain, Why.DIVERGED, message)
+def _divergence(captured: Captured, stage: Stage, value: int, slot: torch.Tensor, made: Any) -> Decline:
+    node = next(bound.step.node for bound in stage.calls if value in bound.step.outputs)
+    name = captured.warm.program.steps.names[value]
+    message = f"{name!r} was {described(slot)} when it was captured and is now {described(made)}"
+    return Decline(node.name, node.op, node.domain, Reason.DIVERGED, message)

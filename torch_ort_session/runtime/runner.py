@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from torch_ort_session.errors import CaptureError, SessionError
-from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.plan.report import DeclineReport, Reason
-from torch_ort_session.plan.segments import kept_static
-from torch_ort_session.plan.specialise import specialise
-from torch_ort_session.plan.steps import Steps
-from torch_ort_session.plan.taint import Taint, taint
-from torch_ort_session.runtime.arena import Arena
-from torch_ort_session.runtime.capture import Declined, Warm, capture
-from torch_ort_session.runtime.execute import Program, Values, bind_steps, execute
-from torch_ort_session.runtime.observe import observe
-from torch_ort_session.runtime.policy import Decision, Entry, Policy
-from torch_ort_session.runtime.recording import Recorder
+from torch_ort_session.plan.verify import verify
+from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.capture import Captured, Declined, capture
+from torch_ort_session.runtime.execute import Program, execute
+from torch_ort_session.runtime.machine import Machine, RandomState, random_state, restore_random
+from torch_ort_session.runtime.policy import Decision, Entry
+from torch_ort_session.runtime.probe import difference
+from torch_ort_session.runtime.recording import Diverged, Recorder
 from torch_ort_session.runtime.replay import replay
-from torch_ort_session.runtime.results import apart, own
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Machine:
-    """What runs need beyond a program.
-
-    Attributes:
-        graph: The graph that runs.
-        build: Makes a program of a graph and output names.
-        device: Where it runs.
-        policy: Decides.
-        recorder: Makes the recorder of a capture; a text says why there is none.
-        arena: Memory that captures share.
-        required: Whether a run that cannot be captured is an error.
-        minimum: Launches from which on a segment is worth recording.
-    """
-
-    graph: Graph
-    build: Callable[[Graph, tuple[str, ...]], Program]
-    device: torch.device
-    policy: Policy
-    recorder: Callable[[], Recorder | str]
-    arena: Arena
-    required: bool = False
-    minimum: int = 1
+from torch_ort_session.runtime.results import own
+from torch_ort_session.runtime.warmup import Warm, frame_of, warm_up
 
 
 def run_eagerly(program: Program, fed: Mapping[str, Value], device: torch.device) -> list[Any]:
@@ -90,184 +63,134 @@ def run(
     decision = policy.decide(entry)
     entry.runs += 1
     if decision is Decision.REPLAY:
-        return _replayed(machine, program, entry, fed)
-    key_names = frozenset(name for name, _ in signature.keys)
-    if decision is Decision.OBSERVE:
-        policy.count("observed runs")
-        return _observed(machine, program, outputs, key_names, entry, fed)
+        return _replayed(machine, program, outputs, entry, fed)
     if decision is Decision.CAPTURE:
         return _captured(machine, program, entry, fed)
-    policy.count("eager runs")
+    if decision is Decision.OBSERVE:
+        policy.count(counters.OBSERVED)
+        warm, results = warm_up(
+            machine.graph, machine.build, program, outputs, signature.keys, fed, machine.minimum
+        )
+        entry.warm = warm
+        return own(results, warm.program.constants, fed.values(), machine.device)
+    if machine.required and entry.latched:
+        raise _refusal(entry.report)
+    policy.count(counters.EAGER)
     return run_eagerly(program, fed, machine.device)
-
-
-def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
-    """Initial values with the feeds in place."""
-    steps = program.steps
-    values = list(steps.template)
-    for name, place in zip(steps.input_names, steps.inputs, strict=True):
-        if name in fed:
-            values[place] = fed[name]
-    return values
-
-
-def _observed(
-    machine: Machine,
-    program: Program,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    entry: Entry,
-    fed: Mapping[str, Value],
-) -> list[Any]:
-    entry.warm, results = warm_up(machine, program, outputs, keys, fed)
-    return own(results, entry.warm.program.constants, fed.values(), machine.device)
-
-
-def warm_up(
-    machine: Machine,
-    program: Program,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    fed: Mapping[str, Value],
-) -> tuple[Warm, list[Any]]:
-    """One eager run that is observed, of the steps with what is static folded.
-
-    Args:
-        machine: What runs need.
-        program: The steps for these outputs, whatever the signature.
-        outputs: Requested output names.
-        keys: Names of the key feeds.
-        fed: Feeds.
-
-    Returns:
-        What a capture starts from, and the results, which may lie in anybody's memory.
-
-    Raises:
-        KernelError: A kernel failed.
-    """
-    program, found = _specialised(machine, program, outputs, keys, fed)
-    values = frame_of(program, fed)
-    observation = observe(program, values, kept_static(program.steps, found))
-    static = {**observation.static, **_key_values(program.steps, keys, fed)}
-    results = [values[i] for i in program.steps.outputs]
-    program = _with_static(program.steps, static, found)
-    return Warm(program, replace(observation, static=static), found, machine.minimum), results
-
-
-def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
-    """The steps with what is static under the signature as constants, so that host inputs are bound once."""
-    template = list(steps.template)
-    for value, held in static.items():
-        template[value] = held
-    kept = [
-        (name, place)
-        for name, place in zip(steps.input_names, steps.inputs, strict=True)
-        if place not in found.data
-    ]
-    return bind_steps(
-        replace(
-            steps,
-            template=tuple(template),
-            input_names=tuple(name for name, _ in kept),
-            inputs=tuple(place for _, place in kept),
-        )
-    )
-
-
-def _specialised(
-    machine: Machine,
-    program: Program,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    fed: Mapping[str, Value],
-) -> tuple[Program, Taint]:
-    """Fold every If whose predicate is static, then the ones that this lays open, and so on."""
-    graph = machine.graph
-    while True:
-        steps = program.steps
-        found = taint(steps, _static_inputs(steps, keys, fed))
-        names = dict.fromkeys(
-            step.node.inputs[0]
-            for step in steps.items
-            if step.node.op == "If" and step.node.domain == "" and step.inputs[0] in found.data
-        )
-        if not names:
-            return program, found
-        wanted = tuple(names)
-        inner = machine.build(graph, wanted)
-        values = frame_of(inner, fed)
-        execute(inner, values)
-        flags = [bool(values[i]) for i in inner.steps.outputs]
-        graph = specialise(graph, dict(zip(wanted, flags, strict=True)))
-        program = machine.build(graph, outputs)
 
 
 def _captured(machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value]) -> list[Any]:
     """Record, quarantining what cannot be recorded, at most once an operator; else run eagerly."""
     policy, warm = machine.policy, entry.warm
     assert warm is not None
-    recorder = machine.recorder()
-    report: DeclineReport | None = None
-    if isinstance(recorder, str):
-        report = DeclineReport.of(Reason.OFF, recorder)
-    else:
-        state = torch.get_rng_state()
-        for _ in range(len(warm.program.steps.items) + 1):
-            try:
-                captured, results = capture(warm, fed, recorder, machine.arena, policy.quarantined)
-            except Declined as declined:
-                torch.set_rng_state(state)
-                report = declined.report
-                if declined.quarantine is None or declined.quarantine in policy.quarantined:
-                    break
-                policy.quarantined.add(declined.quarantine)
-                policy.count("quarantined operators")
-                continue
-            except SessionError as error:
-                # Either this step's data is at fault, which the eager run says in its own words, or the
-                # recorder is: then the signature is tried again later.
-                torch.set_rng_state(state)
-                policy.failed(entry, DeclineReport.of(Reason.RECORDING, str(error)))
-                return run_eagerly(program, fed, machine.device)
+    state = random_state(machine.device)
+    report, lasting = DeclineReport(()), False
+    for _ in range(len(warm.program.steps.items) + 1):
+        recorder = machine.recorder()
+        if isinstance(recorder, str):
+            report, lasting = DeclineReport.of(Reason.OFF, recorder), True
+            break
+        blamed = None
+        try:
+            captured, results = _attempt(machine, warm, recorder, fed)
+        except Declined as declined:
+            report, blamed = declined.report, declined.quarantine
+            lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
+        except Exception as error:
+            report, lasting = _breakage(error), False
+        else:
             policy.captured(entry, captured)
-            results = apart(results, captured.lasting)
-            return own(results, program.constants, fed.values(), machine.device)
-    assert report is not None
-    policy.declined(entry, report)
+            return results
+        restore_random(machine.device, state)
+        if blamed is None or not policy.quarantine(*blamed):
+            break
+    # Where this step's data is at fault the eager run says so in its own words, and nothing was declined.
+    results = run_eagerly(program, fed, machine.device)
+    policy.declined(entry, report, lasting=lasting)
     if machine.required:
-        raise CaptureError(f"the run could not be captured:\n{report}")
-    return run_eagerly(program, fed, machine.device)
-
-
-def _replayed(machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value]) -> list[Any]:
-    policy, captured = machine.policy, entry.captured
-    assert captured is not None
-    try:
-        replayed = replay(captured, fed)
-    except SessionError:
-        raise
-    except Exception as error:
-        policy.retire(entry, DeclineReport.of(Reason.DIVERGED, str(error)))
-        return run_eagerly(program, fed, machine.device)
-    policy.count("replays")
-    results = apart(replayed.results, captured.lasting)
-    results = own(results, program.constants, fed.values(), machine.device)
-    if replayed.divergence is not None:
-        policy.retire(entry, DeclineReport((replayed.divergence,)))
+        restore_random(machine.device, state)
+        raise _refusal(report)
     return results
 
 
-def _static_inputs(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> frozenset[int]:
-    """Key feeds, and inputs that keep their default in every run of the signature."""
-    places = zip(steps.input_names, steps.inputs, strict=True)
-    return frozenset(place for name, place in places if name in keys or name not in fed)
+def _attempt(
+    machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value]
+) -> tuple[Captured, list[Any]]:
+    quarantined = frozenset(machine.policy.quarantined)
+    if machine.verify:
+        parts = warm.program.steps, warm.taint, warm.observation, machine.device
+        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys))
+    return capture(warm, fed, recorder, machine.arena, quarantined)
 
 
-def _key_values(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> dict[int, Value]:
-    """Key feeds are constants of the plan, in memory of its own."""
-    found: dict[int, Value] = {}
-    for name, place in zip(steps.input_names, steps.inputs, strict=True):
-        value = fed.get(name)
-        if name in keys and isinstance(value, torch.Tensor):
-            found[place] = value.clone()
-    return found
+def _replayed(
+    machine: Machine, program: Program, outputs: tuple[str, ...], entry: Entry, fed: Mapping[str, Value]
+) -> list[Any]:
+    policy, captured = machine.policy, entry.captured
+    assert captured is not None
+    probing = machine.verify and not entry.proven and captured.differs(fed)
+    state = random_state(machine.device) if probing or captured.varies else None
+    try:
+        results, divergence = replay(captured, fed)
+    except SessionError:
+        raise
+    except Exception as error:
+        policy.retire(entry, _breakage(error))
+        if state is not None:
+            restore_random(machine.device, state)
+        try:
+            return run_eagerly(program, fed, machine.device)
+        except SessionError:
+            policy.excuse(entry)
+            raise
+    policy.count(counters.REPLAYS)
+    policy.count(counters.COPIED, captured.memory.static_inputs)
+    if divergence is not None:
+        policy.retire(entry, DeclineReport((divergence,)))
+    elif probing and state is not None:
+        return _probed(machine, program, outputs, entry, fed, results, state)
+    return results
+
+
+def _probed(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    entry: Entry,
+    fed: Mapping[str, Value],
+    replayed: list[Any],
+    state: RandomState,
+) -> list[Any]:
+    """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
+    policy = machine.policy
+    policy.count(counters.PROBES)
+    restore_random(machine.device, state)
+    wrong = "the eager run failed on what the replay accepted"
+    try:
+        eager = run_eagerly(program, fed, machine.device)
+        wrong = difference(outputs, replayed, eager)
+    finally:
+        entry.proven = True
+        if wrong:
+            policy.count(counters.MISMATCHES)
+            message = f"a replay on other feeds differs from an eager run: {wrong}"
+            policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
+    return eager if wrong else replayed
+
+
+def _breakage(error: Exception) -> DeclineReport:
+    """Why a recording or a capture broke off."""
+    if isinstance(error, Diverged):
+        return DeclineReport.of(Reason.DIVERGED, str(error))
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    for cause in causes:
+        # The CPU's allocator has no exception of its own.
+        if isinstance(cause, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(cause):
+            return DeclineReport.of(Reason.MEMORY, str(cause).strip())
+    return DeclineReport.of(Reason.RECORDING, str(error).strip() or type(error).__name__)
+
+
+def _refusal(report: DeclineReport | None) -> CaptureError:
+    return CaptureError(f"the run could not be captured:\n{report}", report=report)

@@ -1,0 +1,45 @@
+"""What a session counts, by name: the one place where a counter is called what it is called."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EAGER: Final = "eager runs"
+OBSERVED: Final = "observed runs"
+CAPTURES: Final = "captures"
+REPLAYS: Final = "replays"
+DECLINES: Final = "declines"
+BROKEN: Final = "failed captures"
+RETIREMENTS: Final = "retirements"
+LATCHES: Final = "latched signatures"
+EVICTIONS: Final = "evictions"
+FORGOTTEN: Final = "forgotten signatures"
+QUARANTINED: Final = "quarantined operators"
+DEMOTED: Final = "demoted key feeds"
+PROBES: Final = "probes"
+MISMATCHES: Final = "probe mismatches"
+COPIED: Final = "bytes copied"
+
+MEANING: Final[dict[str, str]] = {
+    EAGER: "runs that were neither observed nor captured nor replayed",
+    OBSERVED: "eager runs whose specs were noted",
+    CAPTURES: "runs that were recorded and are replayed from then on",
+    REPLAYS: "runs that replayed a capture",
+    DECLINES: "captures that were given up; the run was made eagerly",
+    BROKEN: "declined captures that may succeed another time, so that the signature warms up again",
+    RETIREMENTS: "captures that were dropped because they were no longer valid",
+    LATCHES: "signatures that stay eager",
+    EVICTIONS: "captures that were dropped because others were used more recently",
+    FORGOTTEN: "signatures without a capture that were dropped because others were used more recently",
+    QUARANTINED: "operators that run eagerly because recording one failed",
+    DEMOTED: "feeds that had too many values to tell captures apart by them",
+    PROBES: "replays that were compared with an eager run on the same feeds",
+    MISMATCHES: "probes that differed, so that the signature stays eager",
+    COPIED: "bytes of feeds that replays copied into static inputs",
+}
+"""Every counter, in the order in which they are shown, and what it counts."""
+
+
+def zeros() -> dict[str, int]:
+    """Counters before the first run."""
+    return dict.fromkeys(MEANING, 0)

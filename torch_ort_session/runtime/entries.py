@@ -1,0 +1,73 @@
+"""What a session knows of its signatures, as numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch_ort_session.plan.explain import explain
+from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.runtime.machine import Machine
+from torch_ort_session.runtime.policy import Entry
+
+
+def statistics(machine: Machine) -> dict[str, int]:
+    """Counters since the session was made, and what is held now.
+
+    Returns:
+        Every counter of :mod:`.counters`, then the number of signatures and of those that are captured, then
+        the bytes that captures hold.
+    """
+    policy = machine.policy
+    held = [entry.captured.memory for entry in policy.entries.values() if entry.captured is not None]
+    return {
+        **policy.counters,
+        "signatures": len(policy.entries),
+        "plans": len(held),
+        "arena bytes": machine.arena.nbytes,
+        "static input bytes": sum(memory.static_inputs for memory in held),
+        "landing bytes": sum(memory.landings for memory in held),
+        "crossing bytes": sum(memory.crossing for memory in held),
+    }
+
+
+def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
+    """Every signature in words: its state, its plan where there is one, and what was declined.
+
+    Args:
+        machine: The machine of a session.
+        passes: Names of the rewrites that the graph went through before.
+    """
+    policy = machine.policy
+    parts = []
+    for signature, entry in reversed(policy.entries.items()):
+        runs = f"{entry.runs} run{'' if entry.runs == 1 else 's'}"
+        lines = [f"{signature}: {entry.state} after {runs}"]
+        plan = plan_of_entry(machine, entry)
+        if plan is not None:
+            lines.append(explain(plan, passes))
+        if entry.report is not None:
+            lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
+        parts.append("\n".join(lines))
+    if policy.demoted:
+        parts.append(f"key feeds with too many values: {', '.join(sorted(policy.demoted))}")
+    if policy.quarantined:
+        names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in policy.quarantined)
+        parts.append(f"quarantined in this session: {', '.join(names)}")
+    return "\n\n".join(parts) or "nothing has run"
+
+
+def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:
+    """The plan of a signature that is warm or captured."""
+    captured, warm = entry.captured, entry.warm
+    quarantined = frozenset(machine.policy.quarantined) if captured is None else captured.quarantined
+    if warm is None:
+        return None
+    return make_plan(
+        warm.program.steps,
+        warm.taint,
+        warm.observation,
+        machine.device,
+        quarantined=quarantined,
+        minimum=warm.minimum,
+        keys=warm.keys,
+    )

@@ -1,0 +1,58 @@
+"""The machine: what the runs of one session need beyond a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from torch_ort_session.ir.graph import Graph
+from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.policy import Policy
+from torch_ort_session.runtime.recording import Recorder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """What runs need beyond a program.
+
+    Attributes:
+        graph: The graph that runs.
+        build: Makes a program of a graph and output names.
+        device: Where it runs.
+        policy: Decides.
+        recorder: Makes the recorder of a capture; a text says why there is none.
+        arena: Memory that captures share.
+        required: Whether a run that cannot be captured is an error.
+        minimum: Launches from which on a segment is worth recording.
+        verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
+    """
+
+    graph: Graph
+    build: Callable[[Graph, tuple[str, ...]], Program]
+    device: torch.device
+    policy: Policy
+    recorder: Callable[[], Recorder | str]
+    arena: Arena
+    required: bool = False
+    minimum: int = 1
+    verify: bool = False
+
+
+RandomState = tuple[torch.Tensor, ...]
+"""The state of torch's own generators that a session's random steps draw from."""
+
+
+def random_state(device: torch.device) -> RandomState:
+    """The generators' state before a run that may have to be made again."""
+    state = torch.get_rng_state()
+    return (state, torch.cuda.get_rng_state(device)) if device.type == "cuda" else (state,)
+
+
+def restore_random(device: torch.device, state: RandomState) -> None:
+    """Put the generators back, so that what is run again draws what it drew."""
+    torch.set_rng_state(state[0])
+    if len(state) > 1:
+        torch.cuda.set_rng_state(state[1], device)

@@ -1,0 +1,145 @@
+"""Warm-up: the eager run that shows what a capture of a signature can rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from torch_ort_session.ir.graph import Graph
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.segments import kept_static
+from torch_ort_session.plan.specialise import specialise
+from torch_ort_session.plan.specs import Observation
+from torch_ort_session.plan.steps import Steps
+from torch_ort_session.plan.taint import Taint, taint
+from torch_ort_session.runtime.execute import Program, Values, bind_steps, execute
+from torch_ort_session.runtime.observe import observe
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Warm:
+    """What a capture starts from.
+
+    Attributes:
+        program: The steps, with If folded where its predicate is static and static values as constants.
+        observation: What the warm run showed.
+        taint: What is static.
+        minimum: Launches from which on a segment is worth recording.
+        keys: Names and values of the key feeds.
+    """
+
+    program: Program
+    observation: Observation
+    taint: Taint
+    minimum: int = 1
+    keys: tuple[tuple[str, int | bool], ...] = ()
+
+
+def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
+    """Initial values with the feeds in place."""
+    steps = program.steps
+    values = list(steps.template)
+    for name, place in zip(steps.input_names, steps.inputs, strict=True):
+        if name in fed:
+            values[place] = fed[name]
+    return values
+
+
+def warm_up(
+    graph: Graph,
+    build: Callable[[Graph, tuple[str, ...]], Program],
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: tuple[tuple[str, int | bool], ...],
+    fed: Mapping[str, Value],
+    minimum: int = 1,
+) -> tuple[Warm, list[Any]]:
+    """One eager run that is observed, of the steps with what is static folded.
+
+    Args:
+        graph: The graph that runs.
+        build: Makes a program of a graph and output names.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names and values of the key feeds.
+        fed: Feeds.
+        minimum: Launches from which on a segment is worth recording.
+
+    Returns:
+        What a capture starts from, and the results, which may lie in anybody's memory.
+
+    Raises:
+        KernelError: A kernel failed.
+    """
+    names = frozenset(name for name, _ in keys)
+    # Key feeds are constants of the plan, and a static value may be a view of one: in memory of its own.
+    fed = {name: _copied(value) if name in names else value for name, value in fed.items()}
+    program, found = _specialised(graph, build, program, outputs, names, fed)
+    values = frame_of(program, fed)
+    observation = observe(program, values, kept_static(program.steps, found))
+    places = zip(program.steps.input_names, program.steps.inputs, strict=True)
+    static = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
+    results = [values[i] for i in program.steps.outputs]
+    program = _with_static(program.steps, static, found)
+    return Warm(program, replace(observation, static=static), found, minimum, keys), results
+
+
+def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
+    """The steps with what is static under the signature as constants, so that host inputs are bound once."""
+    template = list(steps.template)
+    for value, held in static.items():
+        template[value] = held
+    kept = [
+        (name, place)
+        for name, place in zip(steps.input_names, steps.inputs, strict=True)
+        if place not in found.data
+    ]
+    return bind_steps(
+        replace(
+            steps,
+            template=tuple(template),
+            input_names=tuple(name for name, _ in kept),
+            inputs=tuple(place for _, place in kept),
+        )
+    )
+
+
+def _specialised(
+    graph: Graph,
+    build: Callable[[Graph, tuple[str, ...]], Program],
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    fed: Mapping[str, Value],
+) -> tuple[Program, Taint]:
+    """Fold every If whose predicate is static, then the ones that this lays open, and so on."""
+    while True:
+        steps = program.steps
+        found = taint(steps, _static_inputs(steps, keys, fed))
+        names = dict.fromkeys(
+            step.node.inputs[0]
+            for step in steps.items
+            if step.node.op == "If" and step.node.domain == "" and step.inputs[0] in found.data
+        )
+        if not names:
+            return program, found
+        wanted = tuple(names)
+        inner = build(graph, wanted)
+        values = frame_of(inner, fed)
+        execute(inner, values)
+        flags = [bool(values[i]) for i in inner.steps.outputs]
+        graph = specialise(graph, dict(zip(wanted, flags, strict=True)))
+        program = build(graph, outputs)
+
+
+def _static_inputs(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> frozenset[int]:
+    """Key feeds, and inputs that keep their default in every run of the signature."""
+    places = zip(steps.input_names, steps.inputs, strict=True)
+    return frozenset(place for name, place in places if name in keys or name not in fed)
+
+
+def _copied(value: Value) -> Value:
+    return value.clone() if isinstance(value, torch.Tensor) else value
