@@ -28,12 +28,19 @@ def random(*shape: int) -> torch.Tensor:
 
 
 W, B = random(8, 8), random(8)
-KERNEL = random(3, 2, 3, 3)
+KERNEL, TRIPLES = random(3, 2, 3, 3), random(4, 2, 3)
 STATE = random(4, 8)
 FIRST = data(0)
 LSTM = [random(32, 8), random(32, 8), random(32), random(32)]
+GRU = [random(24, 8), random(24, 8), random(24), random(24)]
 OPS: Any = torch.ops.provoking
 MKLDNN: Any = torch.ops.mkldnn
+
+
+def normed(x: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    """Normalised, and the running statistics as they are afterwards."""
+    y = F.batch_norm(x, mean, variance, training=True)
+    return torch.cat([y.flatten(), mean, variance])
 
 
 def moved(x: torch.Tensor) -> torch.Tensor:
@@ -153,6 +160,30 @@ case("factories", RIGHT, lambda x: x + torch.arange(8) + torch.full((8,), 2.0) +
 case("empty, then filled", RIGHT, lambda x: torch.empty(4, 8).copy_(x).mul_(2) + torch.empty_like(x).fill_(1))
 case("cumsum, scatter, gather", RIGHT, lambda x: x.cumsum(0).scatter(1, places(x), x).gather(1, places(x)))
 case("embedding_bag", RIGHT, lambda x: F.embedding_bag(places(x), W))
+case("embedding", RIGHT, lambda x: F.embedding(places(x), W).sum(1))
+case(
+    "batch norm",
+    RIGHT,
+    lambda x: F.batch_norm(image(x), B[:2], B[4:6].abs() + 1, B[2:4], B[3:5], training=False),
+)
+case("batch norm that keeps statistics", RIGHT, lambda x: normed(image(x), torch.zeros(2), torch.ones(2)))
+case("group norm", RIGHT, lambda x: F.group_norm(image(x), 2))
+case("pooling", RIGHT, lambda x: F.max_pool2d(image(x), 2) + F.avg_pool2d(image(x), 2))
+case(
+    "transposed convolution", RIGHT, lambda x: F.conv_transpose2d(image(x), KERNEL.transpose(0, 1), stride=2)
+)
+case("grouped convolution", RIGHT, lambda x: F.conv1d(x.view(1, 4, 8), TRIPLES, groups=2, padding=1))
+case(
+    "gru",
+    RIGHT,
+    lambda x: torch.gru(x.view(4, 1, 8), states(1)[0], GRU, True, 1, 0.0, False, False, False)[0],
+)
+case("einsum", RIGHT, lambda x: torch.einsum("ij,kj->ik", x, W))
+case("where, masked_fill", RIGHT, lambda x: torch.where(x > 0, x, -x).masked_fill(x > 1, 2.0))
+case("half precision", RIGHT, lambda x: (x.half() @ W.half()).float() + x.bfloat16().softmax(-1).float())
+case("integers that wrap", RIGHT, lambda x: (x * 1000).int() * 1_000_003)
+case("empty tensors", RIGHT, lambda x: torch.cat([x[:0] * 2, x[:, :0].sum(1, keepdim=True).expand(4, 8)]))
+case("pad, roll, flip", RIGHT, lambda x: F.pad(x.roll(1, 0).flip(1), (1, 2), value=3.0))
 case("interpolate, grid_sample", RIGHT, lambda x: sampled(image(x), torch.tanh(x.view(1, 4, 4, 2))))
 case("convolution in channels_last", RIGHT, lambda x: F.conv2d(channels_last(image(x)), KERNEL, None, 1, 1))
 case(

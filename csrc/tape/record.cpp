@@ -13,6 +13,19 @@ namespace tos::tape {
 
 namespace {
 
+// Has accesses to a storage throw, or not. torch 2.11 cannot take that back, so there nothing is set.
+template <typename Storage>
+auto guard(Storage& storage, bool on, int) -> decltype(storage.clear_data_ptr_access_error_msg_()) {
+  if (on) {
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::nullopt);
+  } else {
+    storage.clear_data_ptr_access_error_msg_();
+  }
+}
+
+template <typename Storage>
+void guard(Storage&, bool, long) {}
+
 // Freed slot: keeps the block alive for as long as a storage lies in it, whoever holds that storage.
 void drop_block(void* context) { delete static_cast<c10::Storage*>(context); }
 
@@ -49,15 +62,13 @@ size_t storage_uses(const at::Tensor& tensor) {
 }
 
 void free_bytes(const c10::Storage& storage) {
-  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  impl->set_data_ptr_noswap(at::DataPtr(nullptr, at::Device(at::kCPU)));
-  impl->release_data_and_set_meta_custom_data_ptr_error_msg_(std::nullopt);
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, at::Device(at::kCPU)));
+  guard(*storage.unsafeGetStorageImpl(), true, 0);
 }
 
 void fill_bytes(const c10::Storage& storage, at::DataPtr&& bytes) {
-  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-  impl->clear_data_ptr_access_error_msg_();
-  impl->set_data_ptr_noswap(std::move(bytes));
+  guard(*storage.unsafeGetStorageImpl(), false, 0);
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(bytes));
 }
 
 void Tape::own(const std::vector<at::Tensor>& made) {

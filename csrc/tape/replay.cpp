@@ -32,16 +32,10 @@ class Turn {
 
 // Whether nothing but the stack holds a tensor, and the Python object that an op written in Python made of
 // it.
-template <typename Slot>
-auto held_once(const at::Tensor& tensor, const Slot& slot, int) -> decltype(slot.load_pyobj(), bool()) {
+bool held_once(const at::Tensor& tensor) {
+  const auto& slot = *tensor.unsafeGetTensorImpl()->pyobj_slot();
   if (slot.load_pyobj() == nullptr) return tensor.use_count() == 1;
   return tensor.use_count() == 2 && slot.has_unique_reference();
-}
-
-// In an older torch an object that Python let go of holds no reference.
-template <typename Slot>
-bool held_once(const at::Tensor& tensor, const Slot&, long) {
-  return tensor.use_count() == 1;
 }
 
 // What differs from the recorded result, nullptr when nothing does.
@@ -56,8 +50,7 @@ const char* difference(const Result& want, const at::Tensor& got) {
   if (got.storage().nbytes() != want.nbytes) return "the bytes";
   if (got.is_conj() != want.tensor.is_conj() || got.is_neg() != want.tensor.is_neg()) return "a lazy bit";
   // What somebody else holds too would lose its bytes to this tape.
-  const bool alone = held_once(got, *got.unsafeGetTensorImpl()->pyobj_slot(), 0);
-  if (!alone || storage_uses(got) != want.sharing) return "who owns the bytes";
+  if (!held_once(got) || storage_uses(got) != want.sharing) return "who owns the bytes";
   return nullptr;
 }
 

@@ -112,7 +112,8 @@ uintptr_t storage_key(const at::Tensor& tensor);
 // How many references a tensor's storage has.
 size_t storage_uses(const at::Tensor& tensor);
 
-// Frees a storage's bytes, and has every access throw until `fill_bytes` gives it others.
+// Frees a storage's bytes. Where torch can take that back, every access throws until `fill_bytes` gives
+// others.
 void free_bytes(const c10::Storage& storage);
 void fill_bytes(const c10::Storage& storage, at::DataPtr&& bytes);
 

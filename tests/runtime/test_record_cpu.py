@@ -146,6 +146,30 @@ def test_calls_of_other_threads_are_not_recorded(make: Callable[[], Recorder]) -
     assert make().record(body).stats.calls == 1
 
 
+@needs_extension
+def test_two_threads_record_at_the_same_time() -> None:
+    wrong: list[object] = []
+
+    def work(seed: int) -> None:
+        try:
+            for turn in range(10):
+                x, results = data(seed + turn), []
+                recording = tape_recorder().record(lambda x=x, results=results: results.append(chain(x)))
+                recording.finish(results, [x])
+                x.mul_(2)
+                recording.replay()
+                wrong.extend([] if torch.equal(results[0], chain(x)) else [seed])
+        except BaseException as error:
+            wrong.append(error)
+
+    workers = [threading.Thread(target=work, args=(100 * i,)) for i in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
 @both
 def test_views_are_not_replayed(make: Callable[[], Recorder]) -> None:
     x, results = data(0), []
