@@ -85,7 +85,7 @@ def test_the_commands_of_the_readme_exist() -> None:
 
     shell = "\n".join(blocks("sh"))
     commands = re.findall(r"^torch-ort-session (.*?)(?: +#.*)?$", shell, flags=re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         parser().parse_args(command.split())
 
