@@ -29,6 +29,7 @@ from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.devices import resolve_device
 from torch_ort_session.runtime.entries import describe_entries, statistics
 from torch_ort_session.runtime.execute import Program, bind_steps
+from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.planned import plan_of
@@ -84,7 +85,7 @@ class Session:
         self._device = device
         self._options = options
         self._weights: dict[str, Value] = {}
-        self._programs: OrderedDict[tuple[str, ...], tuple[Program, frozenset[str]]] = OrderedDict()
+        self._programs: OrderedDict[tuple[str, ...], tuple[Program, frozenset[str], Intake]] = OrderedDict()
         self._validation = None if device.type == "cpu" else ValidationWord(device)
         self._lock = threading.RLock()
         self._machine = Machine(
@@ -162,13 +163,13 @@ class Session:
             ModelError: A name is no value of the model.
             KernelError: A kernel failed.
         """
-        if isinstance(output_names, str):
-            raise InputError(f"output_names is a list of names; write [{output_names!r}]", name=output_names)
-        if not isinstance(feed, Mapping):
+        if type(feed) is not dict and not isinstance(feed, Mapping):
             kind = type(feed).__name__
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
         if output_names is None:
-            output_names = [info.name for info in self._model.graph.outputs]
+            return self._run(tuple([info.name for info in self._model.graph.outputs]), feed)
+        if isinstance(output_names, str):
+            raise InputError(f"output_names is a list of names; write [{output_names!r}]", name=output_names)
         for name in output_names:
             if not isinstance(name, str) or not name:
                 raise InputError(f"output names are non-empty strings, not {name!r}", got=repr(name))
@@ -207,8 +208,8 @@ class Session:
             output_names = [info.name for info in self._model.graph.outputs]
         names = tuple(output_names)
         with self._lock:
-            program, keys = self._program(names)
-            fed = self._fed(program, feed)
+            program, keys, intake = self._program(names)
+            fed = intake(feed)
             with RunModes(self._device, False, self._options.num_threads):
                 if self._validation is not None:
                     self._validation.begin()
@@ -260,8 +261,8 @@ class Session:
 
     def _run(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
-            program, keys = self._program(names)
-            fed = self._fed(program, feed)
+            program, keys, intake = self._program(names)
+            fed = intake(feed)
             grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
             with RunModes(self._device, grad, self._options.num_threads):
                 if self._validation is not None:
@@ -276,20 +277,18 @@ class Session:
                     self._validation.finish()
                 return results
 
-    def _fed(self, program: Program, feed: Mapping[str, Any]) -> dict[str, Value]:
-        graph = self._model.graph
-        on_host = program.steps.host_inputs
-        return feeds.convert_all(graph.inputs, graph.initializers, feed, self._device, on_host)
-
-    def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str]]:
-        """The steps for some outputs, and the feeds whose value may be part of the signature."""
+    def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str], Intake]:
+        """The steps for some outputs, feeds whose value may be part of the signature, and their intake."""
         found = self._programs.get(names)
         if found is None:
-            program = self._build(self._model.graph, names)
+            graph = self._model.graph
+            program = self._build(graph, names)
             candidates = key_feed_candidates(program.steps)
             places = zip(program.steps.input_names, program.steps.inputs, strict=True)
-            found = (program, frozenset(name for name, place in places if place in candidates))
-            self._programs[names] = found
+            keys = frozenset(name for name, place in places if place in candidates)
+            on_host = program.steps.host_inputs
+            intake = Intake(graph.inputs, graph.initializers, self._device, on_host)
+            found = self._programs[names] = (program, keys, intake)
             while len(self._programs) > _PROGRAMS:
                 self._programs.popitem(last=False)
         else:

@@ -33,23 +33,28 @@ class RunModes:
         self.stack: contextlib.ExitStack | None = None
 
     def __enter__(self) -> None:
-        kinds = [k for k in _AUTOCAST.get(self.device.type, _HOST) if torch.is_autocast_enabled(k)]
-        defaults = torch._C._len_torch_function_stack() > 0
-        inference = torch.is_inference_mode_enabled()
-        if kinds or defaults or inference or self.device.type == "cuda" or self.num_threads is not None:
-            self.stack = self._changed(kinds, defaults, inference)
+        if (
+            self.num_threads is not None
+            or self.device.type != "cpu"
+            or torch.is_autocast_enabled("cpu")
+            or torch.is_inference_mode_enabled()
+            or torch._C._len_torch_function_stack()
+        ):
+            self.stack = self._changed()
         self.before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(self.grad)
+        if self.before is not self.grad:
+            torch._C._set_grad_enabled(self.grad)
 
-    def _changed(self, kinds: list[str], defaults: bool, inference: bool) -> contextlib.ExitStack:
+    def _changed(self) -> contextlib.ExitStack:
         with contextlib.ExitStack() as stack:
-            if inference:
+            if torch.is_inference_mode_enabled():
                 stack.enter_context(torch.inference_mode(False))
-            if defaults:
+            if torch._C._len_torch_function_stack():
                 # A default device of the caller's would take the host's small tensors away from it.
                 stack.enter_context(torch.device("cpu"))
-            for kind in kinds:
-                stack.enter_context(torch.autocast(kind, enabled=False))
+            for kind in _AUTOCAST.get(self.device.type, _HOST):
+                if torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
             if self.device.type == "cuda":
                 stack.enter_context(torch.cuda.device(self.device))
             if self.num_threads is not None:
@@ -60,7 +65,8 @@ class RunModes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        torch._C._set_grad_enabled(self.before)
+        if self.before is not self.grad:
+            torch._C._set_grad_enabled(self.before)
         if self.stack is not None:
             self.stack.__exit__(kind, error, trace)
 

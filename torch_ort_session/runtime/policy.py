@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured
-from torch_ort_session.runtime.signature import Signature, signature_of
+from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
 from torch_ort_session.runtime.warmup import Warm
 
 
@@ -85,33 +86,56 @@ class Policy:
         limits: Numbers it goes by.
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
+        recent: The last of them, which most runs ask for again.
         quarantined: (domain, operator) pairs of which a recording failed; it only grows.
         key_values: Values that key feeds had.
         demoted: Key feeds that had too many.
+        children: Policies of bindings; see :meth:`child`.
     """
 
     def __init__(self, limits: Limits, counted: dict[str, int]) -> None:
         self.limits = limits
         self.counters = {**counters.zeros(), **counted}
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
+        self.recent: Entry | None = None
         self.quarantined: set[tuple[str, str]] = set()
         self.key_values: dict[str, set[int | bool]] = {}
         self.demoted: set[str] = set()
+        self.children: weakref.WeakSet[Policy] = weakref.WeakSet()
+
+    def child(self) -> Policy:
+        """A policy that counts and learns with this one; its entries are its own, and end with it."""
+        made = Policy(self.limits, {})
+        made.counters, made.quarantined = self.counters, self.quarantined
+        made.key_values, made.demoted = self.key_values, self.demoted
+        self.children.add(made)
+        return made
 
     def entry(
-        self, outputs: tuple[str, ...], fed: Mapping[str, Value], keys: frozenset[str]
+        self,
+        outputs: tuple[str, ...],
+        fed: Mapping[str, Value],
+        keys: frozenset[str],
+        bound: tuple[BoundForm, ...] = (),
     ) -> tuple[Signature, Entry]:
         """The entry of a run, made when it is new; the oldest one goes when there are too many."""
-        signature = signature_of(outputs, fed, self.active(keys) if keys else ())
+        signature = signature_of(outputs, fed, self.active(keys) if keys else (), bound)
         found = self.entries.get(signature)
         if found is not None:
-            self.entries.move_to_end(signature)
+            if found is not self.recent:
+                self.entries.move_to_end(signature)
+                self.recent = found
             return signature, found
         if self._note_keys(signature.keys):
-            return self.entry(outputs, fed, keys)
-        found = self.entries[signature] = Entry()
+            return self.entry(outputs, fed, keys, bound)
+        found = self.recent = self.entries[signature] = Entry()
         self._forget()
         return signature, found
+
+    def latest_capture(self) -> tuple[Signature, Entry] | None:
+        """The capture that was used last; None when there is none."""
+        found = ((key, entry) for key, entry in reversed(self.entries.items()) if entry.captured is not None)
+        return next(found, None)
 
     def active(self, keys: Iterable[str]) -> list[str]:
         """Those key feeds that are part of signatures."""
@@ -191,10 +215,13 @@ class Policy:
         return True
 
     def release(self) -> None:
-        """Drop every capture and everything learnt by signature."""
+        """Drop every capture and everything learnt by signature, in children too."""
+        for child in tuple(self.children):
+            child.release()
         for entry in self.entries.values():
             self._close(entry)
         self.entries.clear()
+        self.recent = None
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter."""

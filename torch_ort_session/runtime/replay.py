@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import Decline, Reason
 from torch_ort_session.runtime.capture import Captured, Stage, described
+from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Values, raise_failure
 
 
-class Replayed(NamedTuple):
-    """What a replay gave.
-
-    Attributes:
-        results: The outputs, in memory of their own.
-        divergence: Why the capture is no longer valid; None when it still is.
-    """
-
-    results: list[Any]
-    divergence: Decline | None = None
-
-
-def replay(captured: Captured, fed: Mapping[str, Value]) -> Replayed:
+def replay(
+    captured: Captured, fed: Mapping[str, Value], delivery: Delivery | None = None
+) -> tuple[list[Any], Decline | None]:
     """Run a captured signature on new feeds.
 
     Args:
         captured: The capture.
         fed: Feeds of the captured signature.
+        delivery: Of the binding that the capture belongs to; it takes the results as they are.
 
     Returns:
-        The results. Where a seam gave another shape than in the warm run, the rest ran eagerly: the results
-        are right, and the capture must be retired.
+        The results, in memory of their own, and why the capture is no longer valid, if it is not: where a
+        seam gave another shape than in the warm run, the rest ran eagerly, so that the results are right.
 
     Raises:
         KernelError: A seam failed; the capture stays valid.
@@ -44,7 +36,9 @@ def replay(captured: Captured, fed: Mapping[str, Value]) -> Replayed:
         static.copy_(fed[name])  # type: ignore[arg-type]
     if captured.whole is not None and captured.results is not None:
         captured.whole.replay()
-        return Replayed([result.clone() for result in captured.results])
+        if delivery is not None:
+            return list(captured.results), None
+        return [result.clone() for result in captured.results], None
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:
@@ -58,7 +52,9 @@ def replay(captured: Captured, fed: Mapping[str, Value]) -> Replayed:
         else:
             divergence = _land(captured, stage, frame)
     outputs = [frame[value] for value in captured.warm.program.steps.outputs]
-    return Replayed(captured.own_results(outputs, fed), divergence)
+    if delivery is not None:
+        return outputs, divergence
+    return captured.own_results(outputs, fed), divergence
 
 
 def _run(captured: Captured, stage: Stage, frame: Values) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,6 +14,7 @@ from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.plan.verify import verify
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured, Declined, capture
+from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program, execute
 from torch_ort_session.runtime.machine import Machine, RandomState, random_state, restore_random
 from torch_ort_session.runtime.policy import Decision, Entry
@@ -21,18 +22,47 @@ from torch_ort_session.runtime.probe import difference
 from torch_ort_session.runtime.recording import Diverged, Recorder
 from torch_ort_session.runtime.replay import replay
 from torch_ort_session.runtime.results import own
+from torch_ort_session.runtime.signature import Signature
 from torch_ort_session.runtime.warmup import Warm, frame_of, warm_up
 
 
-def run_eagerly(program: Program, fed: Mapping[str, Value], device: torch.device) -> list[Any]:
+def run_eagerly(
+    program: Program, fed: Mapping[str, Value], device: torch.device, delivery: Delivery | None = None
+) -> list[Any]:
     """One eager run.
 
     Returns:
-        The results, in memory of their own.
+        The results, in memory of their own, those that are not bound.
     """
+    return _given(_eager(program, fed), program.constants, fed, device, delivery)
+
+
+def _eager(program: Program, fed: Mapping[str, Value]) -> list[Any]:
     values = frame_of(program, fed)
     execute(program, values)
-    return own([values[i] for i in program.steps.outputs], program.constants, fed.values(), device)
+    return [values[i] for i in program.steps.outputs]
+
+
+def _given(
+    results: list[Any],
+    constants: frozenset[int],
+    fed: Mapping[str, Value],
+    device: torch.device,
+    delivery: Delivery | None,
+) -> list[Any]:
+    """Results that may lie in anybody's memory, as the caller gets them."""
+    if delivery is None:
+        return own(results, constants, fed.values(), device)
+    return delivery.deliver(results, lambda rest: own(rest, constants, fed.values(), device))
+
+
+def _delivered(
+    captured: Captured, results: list[Any], fed: Mapping[str, Value], delivery: Delivery | None
+) -> list[Any]:
+    """What a capture or a replay gave, as the caller gets it."""
+    if delivery is None:
+        return results
+    return delivery.deliver(results, lambda rest: captured.own_results(rest, fed))
 
 
 def run(
@@ -41,6 +71,7 @@ def run(
     outputs: tuple[str, ...],
     keys: frozenset[str],
     fed: Mapping[str, Value],
+    delivery: Delivery | None = None,
 ) -> list[Any]:
     """One run, made as the policy decides.
 
@@ -50,37 +81,152 @@ def run(
         outputs: Requested output names.
         keys: Names of feeds whose value may be part of the signature.
         fed: Feeds.
+        delivery: Where results go that are bound.
 
     Returns:
-        The results, in memory of their own.
+        The results, in memory of their own, those that are not bound.
 
     Raises:
         CaptureError: A capture is required and cannot be had.
         KernelError: A kernel failed.
     """
     policy = machine.policy
-    signature, entry = policy.entry(outputs, fed, keys)
+    signature, entry = policy.entry(outputs, fed, keys, () if delivery is None else delivery.form)
     decision = policy.decide(entry)
     entry.runs += 1
     if decision is Decision.REPLAY:
-        return _replayed(machine, program, outputs, entry, fed)
+        return _replayed(machine, program, outputs, entry, fed, delivery)
     if decision is Decision.CAPTURE:
-        return _captured(machine, program, entry, fed)
+        return _captured(machine, program, entry, fed, delivery)
     if decision is Decision.OBSERVE:
         policy.count(counters.OBSERVED)
         warm, results = warm_up(
             machine.graph, machine.build, program, outputs, signature.keys, fed, machine.minimum
         )
         entry.warm = warm
-        return own(results, warm.program.constants, fed.values(), machine.device)
+        return _given(results, warm.program.constants, fed, machine.device, delivery)
     if machine.required and entry.latched:
         raise _refusal(entry.report)
     policy.count(counters.EAGER)
-    return run_eagerly(program, fed, machine.device)
+    return run_eagerly(program, fed, machine.device, delivery)
 
 
-def _captured(machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value]) -> list[Any]:
-    """Record, quarantining what cannot be recorded, at most once an operator; else run eagerly."""
+def capture_now(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    fed: Mapping[str, Value],
+    delivery: Delivery,
+) -> DeclineReport | None:
+    """One run that is captured, or replayed where that was done; it warms up first where that was not done.
+
+    Args:
+        machine: What runs need.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of feeds whose value may be part of the signature.
+        fed: Feeds.
+        delivery: Where the results go.
+
+    Returns:
+        None when the run was made; else why not, and then nothing has happened.
+
+    Raises:
+        KernelError: A kernel failed in the warm run.
+    """
+    policy = machine.policy
+    signature, entry = policy.entry(outputs, fed, keys, delivery.form)
+    if entry.captured is None:
+        if entry.warm is None:
+            state = random_state(machine.device)
+            try:
+                policy.count(counters.OBSERVED)
+                parts = machine.graph, machine.build, program, outputs, signature.keys, fed
+                entry.warm, _ = warm_up(*parts, machine.minimum)
+            finally:
+                restore_random(machine.device, state)
+                delivery.undo()
+        found = _record(machine, entry, fed, delivery)
+        if isinstance(found, _Refused):
+            policy.declined(entry, found.report, lasting=found.lasting)
+            return found.report
+        entry.runs += 1
+        _delivered(*found, fed, delivery)
+        return None
+    entry.runs += 1
+    _replayed(machine, program, outputs, entry, fed, delivery)
+    return None
+
+
+def replay_now(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    fed: Mapping[str, Value],
+    delivery: Delivery,
+) -> bool | tuple[Signature, Signature] | None:
+    """One run that replays a capture, and is not made where there is none.
+
+    Args:
+        machine: What runs need.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of feeds whose value may be part of the signature.
+        fed: Feeds.
+        delivery: Where the results go.
+
+    Returns:
+        Whether the capture is still valid after the run. Instead of a run: None where nothing is captured;
+        where the last capture is of another signature, that one and the one asked for, and it is retired.
+
+    Raises:
+        KernelError: A kernel failed.
+    """
+    policy = machine.policy
+    latest = policy.latest_capture()
+    signature, entry = policy.entry(outputs, fed, keys, delivery.form)
+    if entry.captured is not None:
+        entry.runs += 1
+        _replayed(machine, program, outputs, entry, fed, delivery)
+        return entry.captured is not None
+    if latest is None:
+        return None
+    policy.retire(
+        latest[1], DeclineReport.of(Reason.NO_CAPTURE, "a replay was asked for of another signature")
+    )
+    return latest[0], signature
+
+
+class _Refused(NamedTuple):
+    """Why nothing was recorded, and whether the next try would end the same."""
+
+    report: DeclineReport
+    lasting: bool
+
+
+def _captured(
+    machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
+) -> list[Any]:
+    """Record; else run eagerly."""
+    state = random_state(machine.device)
+    found = _record(machine, entry, fed, delivery)
+    if not isinstance(found, _Refused):
+        return _delivered(*found, fed, delivery)
+    # Where this step's data is at fault the eager run says so in its own words, and nothing was declined.
+    results = _eager(program, fed)
+    machine.policy.declined(entry, found.report, lasting=found.lasting)
+    if machine.required:
+        restore_random(machine.device, state)
+        raise _refusal(found.report)
+    return _given(results, program.constants, fed, machine.device, delivery)
+
+
+def _record(
+    machine: Machine, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
+) -> tuple[Captured, list[Any]] | _Refused:
+    """Record, quarantining what cannot be recorded, at most once an operator; a refusal has no effects."""
     policy, warm = machine.policy, entry.warm
     assert warm is not None
     state = random_state(machine.device)
@@ -92,7 +238,7 @@ def _captured(machine: Machine, program: Program, entry: Entry, fed: Mapping[str
             break
         blamed = None
         try:
-            captured, results = _attempt(machine, warm, recorder, fed)
+            captured, results = _attempt(machine, warm, recorder, fed, delivery)
         except Declined as declined:
             report, blamed = declined.report, declined.quarantine
             lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
@@ -100,56 +246,63 @@ def _captured(machine: Machine, program: Program, entry: Entry, fed: Mapping[str
             report, lasting = _breakage(error), False
         else:
             policy.captured(entry, captured)
-            return results
+            return captured, results
         restore_random(machine.device, state)
+        if delivery is not None:
+            delivery.undo()
         if blamed is None or not policy.quarantine(*blamed):
             break
-    # Where this step's data is at fault the eager run says so in its own words, and nothing was declined.
-    results = run_eagerly(program, fed, machine.device)
-    policy.declined(entry, report, lasting=lasting)
-    if machine.required:
-        restore_random(machine.device, state)
-        raise _refusal(report)
-    return results
+    return _Refused(report, lasting)
 
 
 def _attempt(
-    machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value]
+    machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
 ) -> tuple[Captured, list[Any]]:
     quarantined = frozenset(machine.policy.quarantined)
     if machine.verify:
         parts = warm.program.steps, warm.taint, warm.observation, machine.device
         verify(make_plan(*parts, quarantined, warm.minimum, warm.keys))
-    return capture(warm, fed, recorder, machine.arena, quarantined)
+    return capture(warm, fed, recorder, machine.arena, quarantined, delivery)
 
 
 def _replayed(
-    machine: Machine, program: Program, outputs: tuple[str, ...], entry: Entry, fed: Mapping[str, Value]
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    entry: Entry,
+    fed: Mapping[str, Value],
+    delivery: Delivery | None = None,
 ) -> list[Any]:
     policy, captured = machine.policy, entry.captured
     assert captured is not None
-    probing = machine.verify and not entry.proven and captured.differs(fed)
+    probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
     state = random_state(machine.device) if probing or captured.varies else None
     try:
-        results, divergence = replay(captured, fed)
+        results, divergence = replay(captured, fed, delivery)
     except SessionError:
         raise
     except Exception as error:
         policy.retire(entry, _breakage(error))
         if state is not None:
             restore_random(machine.device, state)
+        if delivery is not None:
+            delivery.undo()
         try:
-            return run_eagerly(program, fed, machine.device)
+            results = _eager(program, fed)
         except SessionError:
             policy.excuse(entry)
             raise
-    policy.count(counters.REPLAYS)
-    policy.count(counters.COPIED, captured.memory.static_inputs)
+        return _given(results, program.constants, fed, machine.device, delivery)
+    counted = policy.counters
+    counted[counters.REPLAYS] += 1
+    counted[counters.COPIED] += captured.memory.static_inputs
     if divergence is not None:
         policy.retire(entry, DeclineReport((divergence,)))
     elif probing and state is not None:
-        return _probed(machine, program, outputs, entry, fed, results, state)
-    return results
+        eager = _probed(machine, program, outputs, entry, fed, results, state)
+        if eager is not None:
+            return _given(eager, program.constants, fed, machine.device, delivery)
+    return _delivered(captured, results, fed, delivery)
 
 
 def _probed(
@@ -160,14 +313,14 @@ def _probed(
     fed: Mapping[str, Value],
     replayed: list[Any],
     state: RandomState,
-) -> list[Any]:
+) -> list[Any] | None:
     """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
     policy = machine.policy
     policy.count(counters.PROBES)
     restore_random(machine.device, state)
     wrong = "the eager run failed on what the replay accepted"
     try:
-        eager = run_eagerly(program, fed, machine.device)
+        eager = _eager(program, fed)
         wrong = difference(outputs, replayed, eager)
     finally:
         entry.proven = True
@@ -175,7 +328,7 @@ def _probed(
             policy.count(counters.MISMATCHES)
             message = f"a replay on other feeds differs from an eager run: {wrong}"
             policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
-    return eager if wrong else replayed
+    return eager if wrong else None
 
 
 def _breakage(error: Exception) -> DeclineReport:

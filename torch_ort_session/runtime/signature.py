@@ -10,6 +10,7 @@ import torch
 from torch_ort_session.ops.kernel import Value
 
 _Tensor = torch.Tensor
+_new = tuple.__new__
 
 
 class BoundForm(NamedTuple):
@@ -64,13 +65,19 @@ class Signature(NamedTuple):
         return f"({', '.join(feeds)}) -> ({', '.join(self.outputs)})"
 
 
-def signature_of(outputs: tuple[str, ...], fed: Mapping[str, Value], keys: Iterable[str]) -> Signature:
+def signature_of(
+    outputs: tuple[str, ...],
+    fed: Mapping[str, Value],
+    keys: Iterable[str],
+    bound: tuple[BoundForm, ...] = (),
+) -> Signature:
     """Build a signature; the one place where it is defined.
 
     Args:
         outputs: Requested output names.
         fed: Feeds as the frame holds them.
         keys: Names of key feeds, whose value is part of the signature when it is a single host number.
+        bound: Bound tensors.
     """
     feeds = tuple(
         [
@@ -82,10 +89,10 @@ def signature_of(outputs: tuple[str, ...], fed: Mapping[str, Value], keys: Itera
         ]
     )
     if not keys:
-        return Signature(outputs, feeds)
+        return _new(Signature, (outputs, feeds, (), bound))
     numbers = [(name, _number(fed[name])) for name in keys if name in fed]
     return Signature(
-        outputs, feeds, tuple([(name, number) for name, number in numbers if number is not None])
+        outputs, feeds, tuple([(name, number) for name, number in numbers if number is not None]), bound
     )
 
 
