@@ -58,8 +58,9 @@ regions
 
 memory
   arena        512 B   2 places for 3 values, at least 512 B needed
-  slots        768 B   75% of all activations
+  slots        768 B   100% of all that is no result
   activations  1.0 KB  1 view beside them
+  results      256 B   handed to the user, so never in the arena
   at once      512 B   the most that has to be there at one step
   eager peak   240 B   the most that an eager run holds at once
   saved        256 B   by slots that are used again
@@ -85,8 +86,9 @@ regions
 
 memory
   arena        256 B  1 place for 1 value, at least 256 B needed
-  slots        256 B  50% of all activations
+  slots        256 B  100% of all that is no result
   activations  512 B  0 views beside them
+  results      256 B  handed to the user, so never in the arena
   at once      512 B  the most that has to be there at one step
   eager peak   16 B   the most that an eager run holds at once
   saved        0 B    by slots that are used again

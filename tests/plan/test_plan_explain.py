@@ -53,8 +53,9 @@ regions
 
 memory
   arena        2.0 KB  2 places for 6 values, at least 2.0 KB needed
-  slots        4.9 KB  73% of all activations
+  slots        4.9 KB  76% of all that is no result
   activations  6.7 KB  3 views beside them
+  results      256 B   handed to the user, so never in the arena
   at once      2.6 KB  the most that has to be there at one step
   eager peak   2.1 KB  the most that an eager run holds at once
   saved        2.8 KB  by slots that are used again
@@ -102,8 +103,9 @@ regions
 
 memory
   arena        2.0 KB  2 places for 3 values, at least 2.0 KB needed
-  slots        2.3 KB  35% of all activations
+  slots        2.3 KB  36% of all that is no result
   activations  6.7 KB  4 views beside them
+  results      256 B   handed to the user, so never in the arena
   at once      2.6 KB  the most that has to be there at one step
   eager peak   2.1 KB  the most that an eager run holds at once
   saved        256 B   by slots that are used again
@@ -136,8 +138,9 @@ regions
 
 memory
   arena        2.0 KB                             2 places for 3 values, at least 2.0 KB needed
-  slots        3.1 KB                             75% of all activations
+  slots        3.1 KB                             100% of all that is no result
   activations  4.1 KB                             1 view beside them
+  results      1.0 KB                             handed to the user, so never in the arena
   at once      2.0 KB                             the most that has to be there at one step
   eager peak   2.0 KB                             the most that an eager run holds at once
   saved        not known: 1 value without a size
@@ -180,8 +183,9 @@ passes: none
 
 memory
   arena        0 B  0 places for 0 values, at least 0 B needed
-  slots        0 B  100% of all activations
+  slots        0 B  100% of all that is no result
   activations  0 B  0 views beside them
+  results      0 B  handed to the user, so never in the arena
   at once      0 B  the most that has to be there at one step
   eager peak   0 B  the most that an eager run holds at once
   saved        0 B  by slots that are used again""",
@@ -204,8 +208,9 @@ regions
 
 memory
   arena        0 B    0 places for 0 values, at least 0 B needed
-  slots        0 B    0% of all activations
+  slots        0 B    100% of all that is no result
   activations  256 B  0 views beside them
+  results      256 B  handed to the user, so never in the arena
   at once      256 B  the most that has to be there at one step
   eager peak   8 B    the most that an eager run holds at once
   saved        0 B    by slots that are used again
@@ -220,8 +225,9 @@ regions
 
 memory
   arena        0 B    0 places for 0 values, at least 0 B needed
-  slots        0 B    0% of all activations
+  slots        0 B    100% of all that is no result
   activations  256 B  0 views beside them
+  results      256 B  handed to the user, so never in the arena
   at once      256 B  the most that has to be there at one step
   eager peak   12 B   the most that an eager run holds at once
   saved        0 B    by slots that are used again""",
@@ -346,10 +352,11 @@ def test_facts_are_json() -> None:
   "lower_bound": 2048,
   "slotted": 4864,
   "activations": 6656,
+  "results": 256,
   "needed_at_once": 2560,
   "eager_peak": 2056,
   "saved": 2816,
-  "share": 0.7308,
+  "share": 0.76,
   "slots": 2,
   "assignments": 6,
   "views": 3,

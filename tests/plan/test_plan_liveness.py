@@ -33,7 +33,8 @@ def listing(seen: Seen, made: Plan) -> str:
 
     views = " ".join(f"{named[a]}<{named[b]}" for a, b in found.views) or "none"
     unknown = " ".join(named[value] for value in found.unknown)
-    lines = [f"slots {spans(found.slotted)}", f"others {spans(found.others)}", f"views {views}"]
+    lines = [f"slots {spans(found.slotted)}", f"results {spans(found.results)}"]
+    lines += [f"others {spans(found.others)}", f"views {views}"]
     return "\n".join(lines + ([f"unknown {unknown}"] if unknown else []))
 
 
@@ -46,7 +47,8 @@ def test_results_of_kernels_with_out_have_slots_and_others_do_not() -> None:
         check("a = tests.Into(x) b = tests.Make(a) c = tests.Into(b) d = tests.Make(c) y = tests.Into(d)"),
         """\
 slots a 0-1 c 2-3
-others b 1-2 d 3-4 y 4-5
+results y 4-5
+others b 1-2 d 3-4
 views none""",
     )
 
@@ -60,7 +62,8 @@ def test_results_and_what_they_are_views_of_have_none() -> None:
         ),
         """\
 slots a 0-2 d 4-5
-others c 2-6 z 5-6
+results c 2-6 z 5-6
+others none
 views b<a y<c""",
     )
 
@@ -74,7 +77,8 @@ def test_a_view_keeps_its_owner_alive() -> None:
         ),
         """\
 slots a 0-5 b 2-4 c 4-6
-others y 5-7 z 6-7
+results y 5-7 z 6-7
+others none
 views v<a w2<a""",
     )
 
@@ -84,7 +88,8 @@ def test_feeds_constants_and_static_values_have_none() -> None:
         check("v = tests.View(x) k = tests.Into(w) a = tests.Into(v) b = Add(a, k) y = tests.Make(b)"),
         """\
 slots a 2-3 b 3-4
-others y 4-5
+results y 4-5
+others none
 views v<x""",
     )
 
@@ -94,7 +99,8 @@ def test_what_crosses_from_a_segment_has_a_slot() -> None:
         check("a = tests.Make(x) b = tests.Make(a) c = tests.Cut(b) d = tests.Make(c) y = Add(a, d)"),
         """\
 slots a 0-4 b 1-2 c 2-3
-others d 3-4 y 4-5
+results y 4-5
+others d 3-4
 views none""",
     )
 
@@ -104,7 +110,8 @@ def test_a_seam_lands_where_segments_read_it() -> None:
         check("a = tests.Cut(x) b = tests.Cut(a) c = tests.Make(b) d = tests.Cut(c) y = tests.Cut(d)"),
         """\
 slots b 1-2 c 2-3
-others a 0-1 d 3-4 y 4-5
+results y 4-5
+others a 0-1 d 3-4
 views none""",
     )
 
@@ -118,7 +125,8 @@ def test_what_a_seam_hands_on_lives_as_long_as_what_it_got() -> None:
         ),
         """\
 slots a 0-3 c 2-5 e 4-5 f 5-6
-others d 3-4 y 6-7
+results y 6-7
+others d 3-4
 views b<a""",
     )
 
@@ -128,7 +136,8 @@ def test_no_slot_for_what_a_result_of_a_seam_may_be_a_view_of() -> None:
         check("a = tests.Into(x) y = tests.CutView(a) b = tests.Into(a) z = tests.Make(b)", "y z"),
         """\
 slots b 2-3
-others a 0-4 z 3-4
+results a 0-4 z 3-4
+others none
 views y<a""",
     )
 
@@ -141,7 +150,8 @@ def test_a_segments_view_of_a_landed_value_lies_in_the_landing() -> None:
         ),
         """\
 slots a 0-1 b 1-3 c 3-4 d 4-5
-others y 5-6
+results y 5-6
+others none
 views b<a v<a""",
     )
 
@@ -154,7 +164,8 @@ def test_m21_what_a_sequence_holds_stays() -> None:
         ),
         """\
 slots a 0-4 b 2-3 c 3-5 t 4-5 d 5-6
-others y 6-7
+results y 6-7
+others none
 views t<a
 unknown s""",
     )
@@ -172,7 +183,8 @@ def test_values_that_bodies_read_are_read_by_the_step() -> None:
         listing(seen, seen.plan()),
         """\
 slots a 0-2 b 1-3 r 2-3 d 3-4
-others y 4-5
+results y 4-5
+others none
 views none""",
     )
 
@@ -193,4 +205,4 @@ def test_values_on_another_device_have_no_slot() -> None:
     found = intervals(seen.steps, made.regions, seen.taint, seen.observation, elsewhere)
     assert isinstance(found, Liveness)
     assert found.slotted == ()
-    assert len(found.others) == 2
+    assert len(found.others) == len(found.results) == 1

@@ -85,6 +85,7 @@ def memory_facts(plan: Plan) -> dict[str, Any] | None:
         "lower_bound": stats.bound,
         "slotted": stats.slotted,
         "activations": stats.naive,
+        "results": stats.results,
         "needed_at_once": stats.live,
         "eager_peak": stats.baseline,
         "saved": stats.savings,
@@ -161,8 +162,9 @@ def _memory(known: dict[str, Any]) -> list[str]:
             byte_size(memory["arena"]),
             f"{places}, at least {byte_size(memory['lower_bound'])} needed",
         ),
-        ("slots", byte_size(memory["slotted"]), f"{100 * memory['share']:.0f}% of all activations"),
+        ("slots", byte_size(memory["slotted"]), f"{100 * memory['share']:.0f}% of all that is no result"),
         ("activations", byte_size(memory["activations"]), f"{_count(memory['views'], 'view')} beside them"),
+        ("results", byte_size(memory["results"]), "handed to the user, so never in the arena"),
         ("at once", byte_size(memory["needed_at_once"]), "the most that has to be there at one step"),
         (
             "eager peak",

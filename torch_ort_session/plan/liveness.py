@@ -21,12 +21,14 @@ class Liveness:
 
     Attributes:
         slotted: Intervals of the values that get a slot.
+        results: Intervals of the values in whose memory a result may lie: they never get one.
         others: Intervals of the other values made in a run: torch's allocator keeps those.
         views: Pairs of a value and another one in whose memory it lies.
         unknown: Values made in a run that have no size: sequences and strings.
     """
 
     slotted: tuple[Interval, ...]
+    results: tuple[Interval, ...]
     others: tuple[Interval, ...]
     views: tuple[tuple[int, int], ...]
     unknown: tuple[int, ...]
@@ -62,6 +64,7 @@ def intervals(
             walk.step(number, position)
     results = {root for value in steps.outputs for root in walk.touched(value)}
     slotted: list[Interval] = []
+    kept: list[Interval] = []
     others: list[Interval] = []
     unknown: list[int] = []
     for root, (start, number) in walk.made.items():
@@ -73,12 +76,17 @@ def intervals(
         stop = len(steps.items) if root in results else walk.last.get(root, start)
         lands = not regions[number].is_segment
         item = Interval(root, start, stop, dense_bytes(spec) if lands else spec.nbytes)
-        wanted = root in walk.wanted and root not in results and spec.device == device
-        if wanted:
+        wanted = root in walk.wanted
+        if not wanted and spec.owner != root:
+            # What a seam hands on, and no segment reads, takes no bytes beside those that it lies in.
+            continue
+        if root in results:
+            kept.append(item)
+        elif wanted and spec.device == device:
             slotted.append(item)
-        elif spec.owner == root or root in walk.wanted:
+        else:
             others.append(item)
-    return Liveness(tuple(slotted), tuple(others), tuple(walk.views), tuple(unknown))
+    return Liveness(tuple(slotted), tuple(kept), tuple(others), tuple(walk.views), tuple(unknown))
 
 
 def dense_bytes(spec: Spec) -> int:

@@ -98,7 +98,7 @@ def _tiles(known: dict[str, Any]) -> str:
     else:
         tiles += [
             (byte_size(memory["arena"]), f"arena; at least {byte_size(memory['lower_bound'])} needed"),
-            (f"{100 * memory['share']:.0f}%", "of the bytes of activations lie in slots"),
+            (f"{100 * memory['share']:.0f}%", "of the bytes lie in slots, results aside"),
             (
                 byte_size(memory["saved"]) if memory["complete"] else "not known",
                 "saved by slots that are used again"
@@ -216,6 +216,7 @@ def _memory_table(known: dict[str, Any]) -> str:
             byte_size(memory["activations"]),
             f"and {_plural(memory['views'], 'view')} of them",
         ),
+        ("results", byte_size(memory["results"]), "handed to the user, so never in the arena"),
         ("needed at once", byte_size(memory["needed_at_once"]), "the most that has to be there at one step"),
         (
             "eager peak",

@@ -26,6 +26,7 @@ class MemoryStats:
         bound: Fewest bytes that any packing of the slots could take.
         slotted: Bytes of all slots together, as if none was used twice.
         naive: Bytes of all activations together, with and without a slot.
+        results: Bytes of those in whose memory a result may lie.
         live: Most bytes of activations that are needed at once: no way to run them takes less.
         baseline: Most bytes that an eager run of the same steps holds at once.
         slots: Places in the arena that differ.
@@ -39,6 +40,7 @@ class MemoryStats:
     bound: int
     slotted: int
     naive: int
+    results: int
     live: int
     baseline: int
     slots: int
@@ -53,8 +55,9 @@ class MemoryStats:
 
     @property
     def share(self) -> float:
-        """The part of all bytes of activations that lies in slots; 1.0 when there are none."""
-        return min(1.0, self.slotted / self.naive) if self.naive else 1.0
+        """The part of the bytes of activations, results aside, that lies in slots; 1.0 without any."""
+        others = self.naive - self.results
+        return self.slotted / others if others else 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,13 +158,14 @@ def make_plan(
 
 
 def _stats(steps: Steps, observation: Observation, found: Liveness, packing: Packing) -> MemoryStats:
-    everything = (*found.slotted, *found.others)
+    everything = (*found.slotted, *found.results, *found.others)
     return MemoryStats(
         complete=not found.unknown,
         peak=packing.total,
         bound=packing.bound,
         slotted=packing.naive,
         naive=sum(aligned(item.nbytes) for item in everything),
+        results=sum(aligned(item.nbytes) for item in found.results),
         live=live_bytes(everything),
         baseline=eager_peak(steps, observation),
         slots=len({packing.offsets[item.value] for item in found.slotted if item.nbytes}),
