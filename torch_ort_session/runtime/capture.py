@@ -14,6 +14,7 @@ from torch_ort_session.plan.segments import Region, split
 from torch_ort_session.plan.specs import fits
 from torch_ort_session.plan.steps import NOTHING, Steps
 from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.recording import Recorder, Recording, Refused
 from torch_ort_session.runtime.results import apart, own, storage_ids
@@ -120,6 +121,7 @@ def capture(
     recorder: Recorder,
     arena: Arena,
     quarantined: Collection[tuple[str, str]],
+    delivery: Delivery | None = None,
 ) -> tuple[Captured, list[Any]]:
     """Record every segment and run every seam once.
 
@@ -129,9 +131,10 @@ def capture(
         recorder: Records on the session's device.
         arena: Gives the memory that recordings share.
         quarantined: (domain, operator) pairs that run as seams.
+        delivery: Of a binding, whose inputs are read where they are.
 
     Returns:
-        The capture, and this step's results, in memory of their own.
+        The capture, and this step's results: in memory of their own, or as they are for a delivery.
 
     Raises:
         Declined: Nothing was captured; what the attempt did is undone by the caller.
@@ -145,7 +148,7 @@ def capture(
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
     needs = _needs(steps, regions)
-    copied, passed = _static_inputs(steps, fed, frame, needs[-1])
+    copied, passed = _static_inputs(steps, fed, frame, needs[-1], delivery)
     attempt = _Attempt(warm, frame, recorder)
     try:
         for number, region in enumerate(regions):
@@ -159,7 +162,7 @@ def capture(
         for value in (*attempt.raw, *(place for _, place in passed)):
             frame[value] = None
         captured = _captured(attempt, copied, passed, frozenset(quarantined), arena.device)
-        return captured, captured.own_results(results, fed)
+        return captured, results if delivery is not None else captured.own_results(results, fed)
     except BaseException:
         attempt.close()
         raise
@@ -314,16 +317,19 @@ def _captured(
 
 
 def _static_inputs(
-    steps: Steps, fed: Mapping[str, Value], frame: Values, read: set[int]
+    steps: Steps, fed: Mapping[str, Value], frame: Values, read: set[int], delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
     """Put every feed that is read in place: tensors as copies that stay, the rest as it is."""
+    in_place = frozenset() if delivery is None else delivery.in_place
     copied: list[tuple[str, torch.Tensor]] = []
     passed: list[tuple[str, int]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
         if name not in fed or place not in read:
             continue
         value = fed[name]
-        if isinstance(value, torch.Tensor):
+        if name in in_place:
+            frame[place] = value
+        elif isinstance(value, torch.Tensor):
             frame[place] = torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
             copied.append((name, frame[place]))
         else:
