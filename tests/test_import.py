@@ -82,6 +82,7 @@ def test_the_names_offered() -> None:
     assert_expected_inline(
         "\n".join(torch_ort_session.__all__),
         """\
+Binding
 CaptureError
 DeviceIndexError
 DeviceValidationError

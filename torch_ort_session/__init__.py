@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_ort_session._version import __version__
+from torch_ort_session.binding import Binding
 from torch_ort_session.errors import (
     CaptureError,
     DeviceIndexError,
@@ -18,6 +19,7 @@ from torch_ort_session.options import Options
 from torch_ort_session.session import Port, Session, load
 
 __all__ = [
+    "Binding",
     "CaptureError",
     "DeviceIndexError",
     "DeviceValidationError",

@@ -40,6 +40,7 @@ from torch_ort_session.runtime.runner import run, run_eagerly
 from torch_ort_session.runtime.validation import ValidationWord
 
 if TYPE_CHECKING:
+    from torch_ort_session.binding import Binding
     from torch_ort_session.module import SessionModule
 
 _PROGRAMS = 8
@@ -184,6 +185,12 @@ class Session:
         from torch_ort_session.module import SessionModule
 
         return SessionModule(self, trainable=trainable)
+
+    def bind(self) -> Binding:
+        """Tensors that stay attached to inputs and outputs from run to run: see :class:`Binding`."""
+        from torch_ort_session.binding import Binding
+
+        return Binding(self)
 
     def stats(self) -> dict[str, int]:
         """Counters since the session was made: captures, replays, declines, retirements and so on."""

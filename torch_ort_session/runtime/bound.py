@@ -41,9 +41,14 @@ class Bound:
         return self.source or self.target
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names that it can be asked for by."""
-        return tuple(dict.fromkeys(name for name in (self.source, self.target) if name))
+    def key(self) -> tuple[str, str]:
+        """The input and the output."""
+        return self.source, self.target
+
+    @property
+    def label(self) -> str:
+        """Both names, as messages show them."""
+        return " -> ".join(repr(name) for name in self.key if name)
 
     @property
     def capacity(self) -> int:

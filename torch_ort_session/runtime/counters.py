@@ -19,6 +19,7 @@ DEMOTED: Final = "demoted key feeds"
 PROBES: Final = "probes"
 MISMATCHES: Final = "probe mismatches"
 COPIED: Final = "bytes copied"
+DELIVERED: Final = "bytes delivered"
 
 MEANING: Final[dict[str, str]] = {
     EAGER: "runs that were neither observed nor captured nor replayed",
@@ -36,6 +37,7 @@ MEANING: Final[dict[str, str]] = {
     PROBES: "replays that were compared with an eager run on the same feeds",
     MISMATCHES: "probes that differed, so that the signature stays eager",
     COPIED: "bytes of feeds that replays copied into static inputs",
+    DELIVERED: "bytes of results that were copied into bound tensors",
 }
 """Every counter, in the order in which they are shown, and what it counts."""
 

@@ -1,0 +1,386 @@
+"""Bindings: tensors that stay attached to a session's inputs and outputs from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+import torch
+
+from torch_ort_session.errors import CaptureError, InputError
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.attach import bind_input, bind_output, bind_state, fitting
+from torch_ort_session.runtime.attached import Attached, Prepared, Snapshot
+from torch_ort_session.runtime.bound import Bound
+from torch_ort_session.runtime.changes import changes
+from torch_ort_session.runtime.delivery import Delivery, Owned
+from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
+
+if TYPE_CHECKING:
+    from torch_ort_session.session import Session
+
+T = TypeVar("T")
+
+
+class _Request(NamedTuple):
+    """A run that is asked for: what the runners take."""
+
+    program: Program
+    outputs: tuple[str, ...]
+    keys: frozenset[str]
+    fed: dict[str, Value]
+    delivery: Delivery
+
+
+class Binding:
+    """Persistent tensors for a session's inputs, outputs and states; made by :meth:`Session.bind`.
+
+    A bound input is read where it is, by recordings too: a run sees what is in it when it starts. A bound
+    output holds its result after every run. A state is both: one tensor that the model reads as one input and
+    makes anew as one output, and that advances exactly once a run. Nothing is written before a run has
+    succeeded: a run that raises, or a capture that is declined, leaves every bound tensor as it was.
+
+    Tensors may have any strides; no element of what is written may share memory with another. A binding holds
+    its tensors until they are replaced or unbound, and gives up its captures first. Runs never record
+    gradients, and serialise with all runs of the session.
+
+    Caches that grow: with a ``capacity_dim`` the model reads the valid part of a state alone. Each length is
+    another signature then, and a capture of one is of no use for the next. A model of fixed capacity is
+    captured once and replays for every token: its cache has one shape in and out, it scatters the new entry
+    to a position, and a mask hides what is not valid yet. Position and mask are bound inputs that the caller
+    changes in place between runs, and the cache is a state without ``capacity_dim``.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        machine = session._machine
+        # Captures live as long as the tensors that they bake, so their entries are the binding's.
+        self._machine = replace(machine, policy=machine.policy.child())
+        self._attached = Attached()
+        self._results: dict[str, Any] = {}
+        self._gone = "capture() was not called"
+
+    def input(self, name: str, tensor: torch.Tensor) -> None:
+        """Attach a tensor that the model reads in place; with the same name again, replace it.
+
+        Args:
+            name: An input of the model.
+            tensor: On the session's device, with the input's dtype and dims. Two inputs may share memory.
+
+        Raises:
+            InputError: The name is unknown, bound otherwise, or no tensor to the model; the tensor has
+                another device, dtype, rank or static dim, or shares memory with one that is written.
+        """
+        with self._session._lock:
+            self._attach(bind_input(self._session.graph, name, tensor, self._device_of(name)), 0)
+
+    def output(self, name: str, tensor: torch.Tensor) -> None:
+        """Attach a tensor that every run writes an output to; with the same name again, replace it.
+
+        Args:
+            name: An output of the model.
+            tensor: On the session's device, with the output's dtype and dims.
+
+        Raises:
+            InputError: As for :meth:`input`; also when the tensor cannot be written.
+        """
+        session = self._session
+        with session._lock:
+            self._attach(bind_output(session.graph, name, tensor, session.device), 0)
+
+    def state(
+        self,
+        past: str,
+        present: str,
+        tensor: torch.Tensor,
+        capacity_dim: int | None = None,
+        length: int = 0,
+    ) -> None:
+        """Attach a tensor that is an input and, after the run, what the model made of it.
+
+        Args:
+            past: The input that reads it.
+            present: The output that becomes its new value.
+            tensor: On the session's device, with the dtype and dims of both; along ``capacity_dim`` it may be
+                larger than either.
+            capacity_dim: The dim along which only the first entries are valid: the model reads those, symbols
+                of the model bind to their number, and after a run there are as many as ``present`` has.
+            length: How many entries are valid now.
+
+        Raises:
+            InputError: As for :meth:`output`; also when past and present disagree, or the tensor holds fewer
+                entries than ``length``.
+        """
+        session = self._session
+        with session._lock:
+            room = (capacity_dim, length)
+            made = bind_state(session.graph, (past, present), tensor, room, self._device_of(past))
+            self._attach(made, length)
+
+    def unbind(self, name: str) -> None:
+        """Give up the tensors attached under a name, and with them every capture.
+
+        Raises:
+            InputError: Nothing is bound to it.
+        """
+        with self._session._lock:
+            if self._attached.find(name) is None:
+                raise self._attached.unknown(name, "bound")
+            self._retire(f"{name!r} was unbound")
+            self._attached.remove(name)
+
+    def length(self, name: str) -> int:
+        """Valid entries of a state, by the name of its input or its output.
+
+        Raises:
+            InputError: It is no state with a capacity_dim.
+        """
+        with self._session._lock:
+            return self._attached.length(self._attached.growing(name))
+
+    def set_length(self, name: str, length: int) -> None:
+        """Declare how many entries of a state are valid, by the name of its input or its output.
+
+        Raises:
+            InputError: It is no state with a capacity_dim, or does not hold so many.
+        """
+        with self._session._lock:
+            self._attached.set_length(self._attached.growing(name), length)
+
+    def run(self, feed: Mapping[str, Any] | None = None) -> None:
+        """Run once, as the session's policy decides: eagerly at first, captured and replayed when it repeats.
+
+        Args:
+            feed: Inputs that are not bound, by name.
+
+        Raises:
+            InputError: A feed does not fit or is bound, a symbol has two values, or a result does not fit the
+                tensor that it is bound to. Nothing was written.
+            KernelError: A kernel failed. Nothing was written.
+        """
+
+        def act(request: _Request) -> None:
+            if self._off():
+                run_eagerly(request.program, request.fed, self._machine.device, request.delivery)
+            else:
+                run(self._machine, *request)
+
+        self._perform(feed, act)
+
+    def capture(self, feed: Mapping[str, Any] | None = None) -> DeclineReport | None:
+        """Run once and record it, so that :meth:`replay` can follow; replay it where it is recorded already.
+
+        Args:
+            feed: Inputs that are not bound, by name.
+
+        Returns:
+            None when the run was made. Else why it cannot be captured; then nothing has happened: every bound
+            tensor, length and random generator is as before, and :meth:`run` makes the run.
+
+        Raises:
+            CaptureError: It cannot be captured, and the session's options say that it must.
+            InputError: As for :meth:`run`.
+            KernelError: A kernel failed. Nothing was written.
+        """
+
+        def act(request: _Request) -> DeclineReport | None:
+            report = self._off() or capture_now(self._machine, *request)
+            if report is None:
+                self._gone = "it was dropped to free memory, or since it diverged"
+            return report
+
+        report = self._perform(feed, act)
+        if report is not None and self._machine.required:
+            raise CaptureError(f"the run could not be captured:\n{report}", report=report)
+        return report
+
+    def replay(self, feed: Mapping[str, Any] | None = None) -> bool:
+        """Run once by replaying a capture.
+
+        Args:
+            feed: Inputs that are not bound, by name.
+
+        Returns:
+            True; False when this run is right but came out otherwise than captured, so that the capture is
+            retired and the next replay needs a new one.
+
+        Raises:
+            CaptureError: Nothing is captured, or what runs now is of another signature: then the capture is
+                retired. Nothing was written.
+            InputError: As for :meth:`run`.
+            KernelError: A kernel failed. Nothing was written.
+        """
+
+        def act(request: _Request) -> bool:
+            found = replay_now(self._machine, *request)
+            if isinstance(found, bool):
+                return found
+            if found is None:
+                raise CaptureError(f"there is nothing to replay: {self._gone}; capture() makes a capture")
+            self._gone = "the last one was retired since its signature was no longer that of the runs"
+            told = "; ".join(changes(*found)) or "the order of the feeds changed"
+            raise CaptureError(
+                f"the capture is no longer valid and was retired: {told}; capture() makes another"
+            )
+
+        return self._perform(feed, act)
+
+    def reset(self) -> None:
+        """Drop this binding's captures; tensors and lengths stay."""
+        with self._session._lock:
+            self._retire("reset() dropped it")
+
+    def read(self, name: str) -> Any:
+        """A copy of what is bound to a name (of a state's valid part); of an unbound output, the last result.
+
+        Raises:
+            InputError: Nothing is bound to it, and no run has given it.
+        """
+        with self._session._lock:
+            bound = self._attached.find(name, output=True)
+            if bound is not None:
+                with RunModes(self._session.device, False, None):
+                    return self._attached.valid(bound).clone()
+            if name in self._results:
+                return self._results[name]
+            raise self._attached.unknown(name, "bound to anything, nor an output that a run has given")
+
+    def write(self, name: str, value: Any) -> None:
+        """Copy a value into what is bound to a name; with a capacity_dim it sets the length as well.
+
+        Args:
+            name: An input, a state by either name, or an output.
+            value: What could be fed: of the same dtype and dims, along a capacity_dim up to its capacity.
+
+        Raises:
+            InputError: Nothing is bound to the name, or the value does not fit. Nothing was written.
+        """
+        with self._session._lock:
+            bound = self._attached.find(name)
+            if bound is None:
+                raise self._attached.unknown(name, "bound")
+            with RunModes(self._session.device, False, None):
+                tensor = fitting(self._session.graph, bound, value)
+                place, part, after = bound.room(tensor, 0)
+                place.copy_(part)
+            if bound.capacity_dim is not None:
+                self._attached.set_length(bound, after)
+
+    def snapshot(self) -> Snapshot:
+        """Copies of every state's valid part, and the lengths."""
+        with self._session._lock, RunModes(self._session.device, False, None):
+            return self._attached.snapshot()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put states and lengths back.
+
+        Raises:
+            InputError: The states are not those of the snapshot. Nothing was written.
+        """
+        with self._session._lock, RunModes(self._session.device, False, None):
+            self._attached.restore(snapshot)
+
+    def __repr__(self) -> str:
+        head = f"Binding of {self._session.model.source!r} on {self._session.device}"
+        return f"{head}\n{self._attached}".rstrip()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a binding holds memory and cannot be copied or pickled; bind tensors to the other session"
+        )
+
+    def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
+        session = self._session
+        with session._lock:
+            ready = self._ready()
+            names = tuple([info.name for info in session.graph.outputs])
+            program, keys, intake = session._program(names)
+            fed = self._fed(intake, feed, ready)
+            with RunModes(session.device, False, session.options.num_threads):
+                if session._validation is not None:
+                    session._validation.begin()
+                delivery = self._delivery(program, ready, names)
+                return act(_Request(program, names, keys, fed, delivery))
+
+    def _ready(self) -> Prepared:
+        for bound in self._attached.moved():
+            self._attach_again(bound)
+        return self._attached.ready()
+
+    def _fed(
+        self,
+        intake: Callable[[Mapping[str, object]], dict[str, Value]],
+        feed: Mapping[str, Any] | None,
+        ready: Prepared,
+    ) -> dict[str, Value]:
+        given = {} if feed is None else feed
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
+        for name in given:
+            if name in ready.views:
+                text = (
+                    f"input {name!r} is bound and was fed as well; leave it out of the feed, or unbind() it"
+                )
+                raise InputError(text, name=name)
+        return intake({**given, **ready.views})
+
+    def _delivery(self, program: Program, ready: Prepared, names: tuple[str, ...]) -> Delivery:
+        def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
+            word = self._session._validation
+            if word is not None:
+                word.finish()
+            self._results, nbytes = self._attached.deliver(names, results, owned)
+            self._machine.policy.counters[counters.DELIVERED] += nbytes
+            return []
+
+        return Delivery(ready.form, frozenset(ready.views), deliver, self._undo(program))
+
+    def _undo(self, program: Program) -> Callable[[], None]:
+        if not any(step.kernel.state for step in program.steps.items):
+            return _nothing
+        before = self.snapshot()
+        return lambda: self.restore(before)
+
+    def _off(self) -> DeclineReport | None:
+        if self._session.options.capture == "off":
+            return DeclineReport.of(Reason.OFF, "capture is off in the session's options")
+        if watched():
+            return DeclineReport.of(Reason.OFF, "a mode or transform of the caller's has to see every call")
+        return None
+
+    def _attach(self, new: Bound, length: int) -> None:
+        self._attached.check(new)
+        self._retire(f"{new.label} was bound anew")
+        self._attached.put(new, length)
+
+    def _attach_again(self, bound: Bound) -> None:
+        """Take a tensor as it is now, whose memory or form its owner changed since it was attached."""
+        if bound.role == "input":
+            self.input(bound.source, bound.tensor)
+        elif bound.role == "output":
+            self.output(bound.target, bound.tensor)
+        else:
+            length = self._attached.length(bound)
+            self.state(bound.source, bound.target, bound.tensor, bound.capacity_dim, length)
+        self._gone = f"the memory or the form of what is bound to {bound.name!r} changed"
+
+    def _retire(self, why: str) -> None:
+        """Give up every capture: they bake tensors that are about to go."""
+        if self._machine.policy.latest_capture() is not None:
+            self._gone = why
+        self._machine.policy.release()
+
+    def _device_of(self, name: str) -> torch.device:
+        session = self._session
+        program = session._program(tuple(port.name for port in session.outputs))[0]
+        return torch.device("cpu") if name in program.steps.host_inputs else session.device
+
+
+def _nothing() -> None:
+    """What there is to undo where no step keeps state."""
