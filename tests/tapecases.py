@@ -158,6 +158,17 @@ case("expand, contiguous", RIGHT, lambda x: x[:1].expand(4, 8).contiguous() + x.
 case("constant from Python", RIGHT, lambda x: x + torch.tensor([1.0] * 8))
 case("factories", RIGHT, lambda x: x + torch.arange(8) + torch.full((8,), 2.0) + torch.zeros(4, 1))
 case("empty, then filled", RIGHT, lambda x: torch.empty(4, 8).copy_(x).mul_(2) + torch.empty_like(x).fill_(1))
+case(
+    "empty, then filled in parts",
+    RIGHT,
+    lambda x: (
+        torch.empty(4, 8).index_copy_(0, torch.arange(4), x)
+        + torch.empty_like(x).scatter(1, torch.arange(8).expand(4, 8), x)
+        + torch.add(x, 1, out=torch.empty(4, 8))
+        + torch.zeros_like(torch.empty(4, 8))
+        + torch.empty(4, 0).sum()
+    ),
+)
 case("cumsum, scatter, gather", RIGHT, lambda x: x.cumsum(0).scatter(1, places(x), x).gather(1, places(x)))
 case("embedding_bag", RIGHT, lambda x: F.embedding_bag(places(x), W))
 case("embedding", RIGHT, lambda x: F.embedding(places(x), W).sum(1))
@@ -248,6 +259,20 @@ case(
     lambda x: x.flatten().repeat_interleave((x.flatten() > 0).long() + 1).sum(),
 )
 case("bincount", f"refused: aten.bincount.default: {SHAPE}", lambda x: torch.bincount(places(x).flatten()))
+BLANK = "it reads memory that no recorded call wrote"
+case("sizes as data", f"refused: aten.mul.Tensor: {BLANK}", lambda x: torch._shape_as_tensor(x) * 2)
+case("sizes, updated", f"refused: aten.add_.Tensor: {BLANK}", lambda x: torch._shape_as_tensor(x).add_(1))
+case("sizes, viewed", f"refused: aten.neg.default: {BLANK}", lambda x: -torch._shape_as_tensor(x)[1:])
+case(
+    "sizes within a list",
+    f"refused: aten.cat.default: {BLANK}",
+    lambda x: torch.cat([torch._shape_as_tensor(x)]),
+)
+case(
+    "legacy constructor",
+    "refused: Tensor.__index__: it reads data on the host",
+    lambda x: torch.Tensor([x[0, 0], x[1, 1]]) + 1,
+)
 case("branch on item", "refused: Tensor.item: it reads data on the host", lambda x: x + x.sum().item())
 case(
     "branch on bool",

@@ -333,3 +333,12 @@ def timed(body: Callable[[], None]) -> float:
     start = time.perf_counter()
     tape_recorder().record(body)
     return time.perf_counter() - start
+
+
+@needs_extension
+def test_m3_a_result_in_memory_that_no_recorded_call_wrote_is_refused() -> None:
+    x, results = data(0), []
+    recording = tape_recorder().record(lambda: results.append(torch._shape_as_tensor(x)))
+    with pytest.raises(Refused, match="a result lies in memory that no recorded call wrote"):
+        recording.finish(results)
+    recording.finish([])

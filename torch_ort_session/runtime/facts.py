@@ -13,6 +13,18 @@ _EMPTIES = frozenset(
     {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 )
 _COPIES = frozenset({"aten::clone", "aten::_to_copy"})
+_OVERWRITES = frozenset(
+    (
+        *("copy_", "fill_", "zero_", "index_copy_", "index_fill_", "index_put_", "scatter_", "masked_fill_"),
+        *("masked_scatter_", "put_", "_foreach_copy_", "_foreach_zero_"),
+        *("scatter", "index_copy", "index_put", "put"),
+    )
+)
+"""Ops that write places of their first argument, or of a copy of it, without a look at what was there."""
+
+_FORMS = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+"""Ops that read no more of their first argument than its form."""
+
 _DYNAMIC = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
@@ -56,6 +68,7 @@ class OpFacts:
         into: What writes the same results into given tensors on the CPU; None when nothing does.
         dtype: Place of a ``dtype`` argument; -1 when it has none.
         copies: Whether it is a plain copy.
+        unread: Places of the tensors whose data it does not read.
     """
 
     name: tuple[str, str]
@@ -69,6 +82,7 @@ class OpFacts:
     into: Into | None
     dtype: int
     copies: bool
+    unread: frozenset[int]
 
     def full(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """A call's arguments by place, with defaults filled in."""
@@ -102,6 +116,7 @@ def facts_of(op: OpOverload) -> OpFacts:
         into=None if writes or namespace != "aten" else _into(op),
         dtype=names.index("dtype") if "dtype" in names else -1,
         copies=schema.name in _COPIES,
+        unread=_unread(op),
     )
 
 
@@ -113,6 +128,20 @@ def _refusal(op: OpOverload, masks: bool) -> str:
     if any("Tensor" not in str(r.type) for r in op._schema.returns):
         return "it gives data to the host"
     return ""
+
+
+def _unread(op: OpOverload) -> frozenset[int]:
+    schema = op._schema
+    namespace, _, base = schema.name.partition("::")
+    if namespace == "aten" and base in _FORMS | _OVERWRITES:
+        return frozenset({0})
+    # An op of somebody else's may use an argument that it writes as it likes; torch's own update it.
+    written = (a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+    return frozenset(
+        place
+        for place, (argument, writes) in enumerate(zip(schema.arguments, written, strict=True))
+        if argument.is_out or (writes and namespace != "aten")
+    )
 
 
 def _into(op: OpOverload) -> Into | None:

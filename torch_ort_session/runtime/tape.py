@@ -27,6 +27,8 @@ _READS = frozenset(
 )
 """Methods that read data, or lay it open, without a call that the dispatcher sees."""
 
+BLANK = "it reads memory that no recorded call wrote"
+
 _CONSTRUCTORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 """Functions that read the tensors within a list out of the dispatcher's sight."""
 
@@ -72,7 +74,7 @@ class TapeRecorder:
         if not tape.settled():
             tape.close()
             raise Refused("a storage was resized after it was made")
-        return TapeRecording(self._native, tape, writer.views, poison=self._poison)
+        return TapeRecording(self._native, tape, writer, poison=self._poison)
 
 
 @contextlib.contextmanager
@@ -93,11 +95,12 @@ def _recording_modes() -> Iterator[None]:
 class TapeRecording:
     """Recorded calls on the CPU; see :class:`~.recording.Recording`."""
 
-    def __init__(self, native: NativeModule, tape: NativeTape, views: int, *, poison: bool) -> None:
+    def __init__(self, native: NativeModule, tape: NativeTape, writer: _Writer, *, poison: bool) -> None:
         self._native = native
         self._tape = tape
         self._poison = poison
-        self._stats = RecordingStats(calls=len(tape), views=views)
+        self._blank = frozenset(writer.blank)
+        self._stats = RecordingStats(calls=len(tape), views=writer.views)
         self._block: torch.Tensor | None = None
 
     @property
@@ -111,7 +114,14 @@ class TapeRecording:
         foreign: Iterable[torch.Tensor] = (),
         block: Callable[[int], torch.Tensor] | None = None,
     ) -> None:
-        """Put what calls write into slots of one block, and free what they allocate after its last reader."""
+        """Put what calls write into slots of one block, and free what they allocate after its last reader.
+
+        Raises:
+            Refused: A result lies in memory that no recorded call wrote.
+        """
+        keep = list(keep)
+        if not self._blank.isdisjoint(self._native.storage_keys(keep)):
+            raise Refused("a result lies in memory that no recorded call wrote")
         fixed = set(self._native.storage_keys([*keep, *foreign]))
         intervals = self._tape.intervals()
         slotted: list[Interval] = []
@@ -195,6 +205,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         refusal: The first thing that could not be recorded. It stays even when the body swallows it.
         views: Calls so far that made views.
+        blank: Storages that were allocated and that no call has written yet.
     """
 
     def __init__(self, native: NativeModule, tape: NativeTape) -> None:
@@ -203,6 +214,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.tape = tape
         self.refusal: Refused | None = None
         self.views = 0
+        self.blank: set[int] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -263,12 +275,25 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return "it keeps its result's memory, or shares it with others"
             self.tape.own(results)
         if facts.uninitialised:
+            self.blank.update(key for key, r in zip(keys, results, strict=True) if r.numel())
             return ""
+        if self.blank and self._reads_blank(facts, full, inputs):
+            return BLANK
         if not inputs and fresh and facts.dtype >= 0 and full[facts.dtype] is None:
             # Else the default dtype at replay would decide.
             full[facts.dtype] = results[0].dtype
         self._add(facts, full, listed, results, fresh)
         return ""
+
+    def _reads_blank(self, facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> bool:
+        """Whether a call reads what was allocated and filled, if at all, out of the dispatcher's sight."""
+        unread = [argument for place, argument in enumerate(full) if place in facts.unread]
+        passed = set(self.native.storage_keys(_tensors(unread))) if unread else set()
+        if any(key in self.blank and key not in passed for key in self.native.storage_keys(inputs)):
+            return True
+        if facts.writes:
+            self.blank -= passed
+        return False
 
     def _add(
         self,
