@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from pytape import PyTapes
-from textmodel import model
+from textmodel import message, model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ort_session as tos
@@ -95,6 +95,13 @@ def agree(session: tos.Session, eager: tos.Session, feed: Feed, outputs: list[st
     same(session.run(outputs, feed), eager.run(outputs, feed))
     for name, value in before.items():
         assert torch.equal(feed[name], value)
+
+
+def fail_alike(session: tos.Session, eager: tos.Session, feed: Feed) -> str:
+    """The message of the error that both sessions raise for a feed."""
+    told = message(tos.errors.KernelError, lambda: session.run(None, feed))
+    assert told == message(tos.errors.KernelError, lambda: eager.run(None, feed))
+    return told
 
 
 def warmed(session: tos.Session, feed: Feed, runs: int = 3) -> None:
