@@ -139,6 +139,17 @@ def test_a_name_of_a_body_hides_the_renamed_one_around_it(flag: bool) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
+def test_a_value_that_a_body_makes_hides_the_renamed_one_around_it(flag: bool) -> None:
+    text = (
+        "g (float[2] x, bool c, int64 k) => (float[2] y) { y = If (c) <then_branch = t () => (float[2] p)"
+        " { m = Neg(x) q = Abs(m) p = Loop (k, , q) <body = b (int64 i, bool d, float[2] s) =>"
+        " (bool e, float[2] o) { e = Identity(d) m = Mul(s, s) o = Add(m, x) }> },"
+        " else_branch = f () => (float[2] q) { q = Abs(x) }> }"
+    )
+    same_as_without(text, {"x": X, "k": torch.tensor(3)}, {"c": flag})
+
+
+@pytest.mark.parametrize("flag", [True, False])
 def test_a_branch_may_hand_on_what_is_around_it(flag: bool) -> None:
     text = (
         "g (float[2] x, bool c) => (float[2] y, float[2] z) { a = Neg(x) y, z = If (c) <then_branch = t () =>"

@@ -35,7 +35,7 @@ def observe(program: Program, values: Values, static: Collection[int] = ()) -> O
             notes.note(value, held)
     kept_ids = frozenset(static)
     kept: dict[int, Any] = {}
-    bound = storage = None
+    bound = None
     specs, owners, views = notes.specs, notes.owners, notes.views
     try:
         for bound in program.calls:
@@ -68,8 +68,6 @@ def observe(program: Program, values: Values, static: Collection[int] = ()) -> O
                     notes.note(value, held)
                 if kept_ids and value in kept_ids:
                     kept[value] = held
-            # What a local name holds would outlive its last reader.
-            held = storage = None
             for value in bound.release:
                 values[value] = None
     except Exception as error:
