@@ -158,7 +158,7 @@ def _plain(role: str, name: str, info: ValueInfo, tensor: object, device: torch.
         raise InputError(text, name=name, expected="a tensor", got=shown)
     if not isinstance(tensor, torch.Tensor):
         got = type(tensor).__name__
-        text = f"{label}: bind a torch tensor, not a {got}; a copy of it would not be what you hold"
+        text = f"{label}: got a value of type {got}; bind a torch tensor: a copy would not be what you hold"
         raise InputError(text, name=name, expected="a torch tensor", got=got)
     intercepts = type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized or intercepts:
