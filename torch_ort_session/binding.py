@@ -20,6 +20,7 @@ from torch_ort_session.runtime.delivery import Delivery, Owned
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
+from torch_ort_session.runtime.tracing import watch_program
 
 if TYPE_CHECKING:
     from torch_ort_session.session import Session
@@ -295,17 +296,27 @@ class Binding:
         )
 
     def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
+        tracer = self._machine.tracer
+        with self._session._lock:
+            if not tracer.watching():
+                return self._made(feed, act)
+            with tracer.run("binding", self._machine.policy.counters):
+                return self._made(feed, act)
+
+    def _made(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
         session = self._session
-        with session._lock:
-            ready = self._ready()
-            names = tuple([info.name for info in session.graph.outputs])
-            program, keys, intake = session._program(names)
-            fed = self._fed(intake, feed, ready)
-            with RunModes(session.device, False, session.options.num_threads):
-                if session._validation is not None:
-                    session._validation.begin()
-                delivery = self._delivery(program, ready, names)
-                return act(_Request(program, names, keys, fed, delivery))
+        ready = self._ready()
+        names = tuple([info.name for info in session.graph.outputs])
+        program, keys, intake = session._program(names)
+        fed = self._fed(intake, feed, ready)
+        told = program
+        if self._machine.tracer.observer.on:
+            told = watch_program(program, fed, self._machine.tracer)
+        with RunModes(session.device, False, session.options.num_threads):
+            if session._validation is not None:
+                session._validation.begin()
+            delivery = self._delivery(program, ready, names)
+            return act(_Request(told, names, keys, fed, delivery))
 
     def _ready(self) -> Prepared:
         for bound in self._attached.moved():

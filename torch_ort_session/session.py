@@ -15,6 +15,7 @@ import torch
 from torch_ort_session.errors import InputError
 from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
 from torch_ort_session.ir.load import load_model
+from torch_ort_session.ir.text import byte_size
 from torch_ort_session.ir.types import Dim, OptionalType, SequenceType, TensorType, ValueType, describe
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
@@ -37,11 +38,15 @@ from torch_ort_session.runtime.policy import Limits, Policy
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs
 from torch_ort_session.runtime.runner import run, run_eagerly
+from torch_ort_session.runtime.tracing import watch_program
 from torch_ort_session.runtime.validation import ValidationWord
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from torch_ort_session.binding import Binding
     from torch_ort_session.module import SessionModule
+    from torch_ort_session.trace.timeline import Timeline
 
 _PROGRAMS = 8
 """Choices of outputs whose steps a session keeps; the least recently used goes first."""
@@ -192,6 +197,10 @@ class Session:
 
         return Binding(self)
 
+    def trace(self) -> AbstractContextManager[Timeline]:
+        """Watch runs: ``with session.trace() as timeline: ...``, then print or save the timeline."""
+        return self._machine.tracer.trace(self._lock, self._model.source)
+
     def stats(self) -> dict[str, int]:
         """Counters since the session was made: captures, replays, declines, retirements and so on."""
         with self._lock:
@@ -268,21 +277,30 @@ class Session:
 
     def _run(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
-            program, keys, intake = self._program(names)
-            fed = intake(feed)
-            grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
-            with RunModes(self._device, grad, self._options.num_threads):
-                if self._validation is not None:
-                    self._validation.begin()
-                if grad:
-                    results = run_eagerly(program, feeds.recordable(fed), self._device)
-                elif self._options.capture == "off" or watched():
-                    results = run_eagerly(program, fed, self._device)
-                else:
-                    results = run(self._machine, program, names, keys, fed)
-                if self._validation is not None:
-                    self._validation.finish()
-                return results
+            tracer = self._machine.tracer
+            if not tracer.watching():
+                return self._perform(names, feed)
+            with tracer.run(", ".join(names), self._machine.policy.counters):
+                return self._perform(names, feed)
+
+    def _perform(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
+        program, keys, intake = self._program(names)
+        fed = intake(feed)
+        if self._machine.tracer.observer.on:
+            program = watch_program(program, fed, self._machine.tracer)
+        grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
+        with RunModes(self._device, grad, self._options.num_threads):
+            if self._validation is not None:
+                self._validation.begin()
+            if grad:
+                results = run_eagerly(program, feeds.recordable(fed), self._device)
+            elif self._options.capture == "off" or watched():
+                results = run_eagerly(program, fed, self._device)
+            else:
+                results = run(self._machine, program, names, keys, fed)
+            if self._validation is not None:
+                self._validation.finish()
+            return results
 
     def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str], Intake]:
         """The steps for some outputs, feeds whose value may be part of the signature, and their intake."""
@@ -318,7 +336,7 @@ class Session:
         lines += [f"  input  {port}" for port in self.inputs]
         lines += [f"  output {port}" for port in self.outputs]
         nodes = sum(1 for _ in self._model.graph.all_nodes())
-        lines.append(f"  {nodes} nodes, {_readable(weight_bytes(self._model.graph))} of weights")
+        lines.append(f"  {nodes} nodes, {byte_size(weight_bytes(self._model.graph))} of weights")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -378,12 +396,3 @@ def weight_bytes(graph: Graph) -> int:
     own = sum(weight.nbytes for weight in graph.initializers.values())
     bodies = [body for node in inner for _, body in node.subgraphs()]
     return own + sum(weight.nbytes for body in bodies for weight in body.initializers.values())
-
-
-def _readable(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -18,7 +18,9 @@ from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.recording import Recorder, Recording, Refused
 from torch_ort_session.runtime.results import apart, own, storage_ids
+from torch_ort_session.runtime.tracing import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.warmup import Warm
+from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +124,7 @@ def capture(
     arena: Arena,
     quarantined: Collection[tuple[str, str]],
     delivery: Delivery | None = None,
+    observer: Observer = OFF,
 ) -> tuple[Captured, list[Any]]:
     """Record every segment and run every seam once.
 
@@ -132,6 +135,7 @@ def capture(
         arena: Gives the memory that recordings share.
         quarantined: (domain, operator) pairs that run as seams.
         delivery: Of a binding, whose inputs are read where they are.
+        observer: Is told of regions and steps.
 
     Returns:
         The capture, and this step's results: in memory of their own, or as they are for a delivery.
@@ -149,7 +153,8 @@ def capture(
     frame = list(steps.template)
     needs = _needs(steps, regions)
     copied, passed = _static_inputs(steps, fed, frame, needs[-1], delivery)
-    attempt = _Attempt(warm, frame, recorder)
+    observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
+    attempt = _Attempt(warm, frame, recorder, observer)
     try:
         for number, region in enumerate(regions):
             later, in_segments = needs[number], _read_by_segments(steps, regions[number + 1 :])
@@ -178,29 +183,33 @@ class _Attempt:
         stages: The regions so far.
         kept: For each recording, the results that others read.
         raw: Results of seams that no segment reads.
+        observer: Is told of regions and steps.
     """
 
-    def __init__(self, warm: Warm, frame: Values, recorder: Recorder) -> None:
+    def __init__(self, warm: Warm, frame: Values, recorder: Recorder, observer: Observer) -> None:
         self.warm = warm
         self.frame = frame
         self.recorder = recorder
         self.stages: list[Stage] = []
         self.kept: list[list[torch.Tensor]] = []
         self.raw: list[int] = []
+        self.observer = observer
 
     def segment(self, region: Region, later: set[int]) -> None:
         calls = self.calls(region)
+        told, number = self.told(calls, region), len(self.stages)
         current: BoundStep | None = None
 
         def body() -> None:
             nonlocal current
-            for current in calls:
+            for current in told:
                 current.call(self.frame)
             # What comes now is no node's fault.
             current = None
 
         try:
-            recording = self.recorder.record(body)
+            with self.observer.span(SEGMENT, segment_name(number), region_facts(region, number)):
+                recording = self.recorder.record(body)
         except Refused as refused:
             if current is None:
                 raise Declined(DeclineReport.of(Reason.RECORDING, str(refused))) from refused
@@ -221,7 +230,7 @@ class _Attempt:
 
     def seam(self, region: Region, later: set[int], in_segments: set[int]) -> None:
         calls = self.calls(region)
-        for bound in calls:
+        for bound in self.told(calls, region):
             try:
                 bound.call(self.frame)
             except Exception as error:
@@ -243,6 +252,10 @@ class _Attempt:
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
         return tuple(self.warm.program.calls[position] for position in region.positions)
+
+    def told(self, calls: tuple[BoundStep, ...], region: Region) -> tuple[BoundStep, ...]:
+        """The calls to make: somebody may want to be told of each."""
+        return watch_calls(calls, region, len(self.stages), self.observer) if self.observer.on else calls
 
     def compare(self, bound: BoundStep, values: set[int]) -> None:
         """The specs of the capture pass must be those of the warm run."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.memo import Memo
 from torch_ort_session.runtime.policy import Policy
 from torch_ort_session.runtime.recording import Recorder
+from torch_ort_session.trace.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +30,8 @@ class Machine:
         required: Whether a run that cannot be captured is an error.
         minimum: Launches from which on a segment is worth recording.
         verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
+        tracer: Who watches.
+        memo: What is kept of runs whose feeds grow.
     """
 
     graph: Graph
@@ -39,6 +43,8 @@ class Machine:
     required: bool = False
     minimum: int = 1
     verify: bool = False
+    tracer: Tracer = field(default_factory=Tracer)
+    memo: Memo = field(default_factory=Memo)
 
 
 RandomState = tuple[torch.Tensor, ...]

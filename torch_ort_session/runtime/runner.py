@@ -23,6 +23,7 @@ from torch_ort_session.runtime.recording import Diverged, Recorder
 from torch_ort_session.runtime.replay import replay
 from torch_ort_session.runtime.results import own
 from torch_ort_session.runtime.signature import Signature
+from torch_ort_session.runtime.tracing import watch_capture
 from torch_ort_session.runtime.warmup import Warm, frame_of, warm_up
 
 
@@ -93,6 +94,10 @@ def run(
     policy = machine.policy
     signature, entry = policy.entry(outputs, fed, keys, () if delivery is None else delivery.form)
     decision = policy.decide(entry)
+    if machine.tracer.observer.on:
+        machine.tracer.observer.note(decision=decision.value)
+        if decision is not Decision.REPLAY:
+            machine.tracer.observer.mark("bind")
     entry.runs += 1
     if decision is Decision.REPLAY:
         return _replayed(machine, program, outputs, entry, fed, delivery)
@@ -262,7 +267,7 @@ def _attempt(
     if machine.verify:
         parts = warm.program.steps, warm.taint, warm.observation, machine.device
         verify(make_plan(*parts, quarantined, warm.minimum, warm.keys))
-    return capture(warm, fed, recorder, machine.arena, quarantined, delivery)
+    return capture(warm, fed, recorder, machine.arena, quarantined, delivery, machine.tracer.observer)
 
 
 def _replayed(
@@ -278,7 +283,9 @@ def _replayed(
     probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
     state = random_state(machine.device) if probing or captured.varies else None
     try:
-        results, divergence = replay(captured, fed, delivery)
+        observer = machine.tracer.observer
+        watched = watch_capture(captured, fed, observer) if observer.on else captured
+        results, divergence = replay(watched, fed, delivery)
     except SessionError:
         raise
     except Exception as error:

@@ -1,0 +1,93 @@
+"""What a run tells to whoever watches it, and the one that nobody listens to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+import torch
+
+Facts = Mapping[str, object]
+
+SEGMENT: Final = "segment"
+SEAM: Final = "seam"
+OP: Final = "op"
+PHASE: Final = "phase"
+RUN: Final = "run"
+
+
+class Observer(Protocol):
+    """Is told what a run does, and has no part in it.
+
+    A run asks for ``on`` before it tells anything, so that nothing is worked out for nobody.
+    """
+
+    @property
+    def on(self) -> bool:
+        """Whether anybody watches."""
+
+    @property
+    def ops(self) -> bool:
+        """Whether every step is worth telling of, not regions and seams alone."""
+
+    def run(self, name: str, counters: Mapping[str, int]) -> AbstractContextManager[None]:
+        """What a whole run is made within; the counters are read before and after it."""
+
+    def mark(self, phase: str) -> None:
+        """A phase of the current run begins, and the one before ends."""
+
+    def note(self, **facts: object) -> None:
+        """Something that is known of the current run."""
+
+    def span(self, kind: str, name: str, facts: Facts) -> AbstractContextManager[None]:
+        """What a segment, a seam or another step is run within."""
+
+
+class Null:
+    """Nobody watches."""
+
+    on = False
+    ops = False
+
+    def run(self, name: str, counters: Mapping[str, int]) -> AbstractContextManager[None]:
+        """Nothing around a run."""
+        return _NOTHING
+
+    def mark(self, phase: str) -> None:
+        """Nothing."""
+
+    def note(self, **facts: object) -> None:
+        """Nothing."""
+
+    def span(self, kind: str, name: str, facts: Facts) -> AbstractContextManager[None]:
+        """Nothing around a step."""
+        return _NOTHING
+
+
+class Labels(Null):
+    """Shows segments and seams to a profiler of torch's."""
+
+    on = True
+
+    def span(self, kind: str, name: str, facts: Facts) -> AbstractContextManager[None]:
+        """A label of the profiler's, where that may be: within a recording nothing must be told to it."""
+        return label(name, facts) if kind in (SEGMENT, SEAM) else _NOTHING
+
+
+_NOTHING: Final = contextlib.nullcontext()
+OFF: Final[Observer] = Null()
+LABELS: Final[Observer] = Labels()
+
+
+def label(name: str, facts: Facts) -> AbstractContextManager[None]:
+    """A stretch that a profiler of torch's shows under this name, with a seam's reason."""
+    why = facts.get("why")
+    text = f"torch_ort_session: {name}"
+    return torch.profiler.record_function(f"{text} ({why})" if why else text)
+
+
+def profiled() -> bool:
+    """Whether a profiler of torch's runs in this thread."""
+    return torch._C._autograd._profiler_enabled()

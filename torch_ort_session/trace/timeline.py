@@ -1,0 +1,192 @@
+"""Timelines: spans of what runs did, and what was counted meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT, Facts, label, profiled
+
+_STEPS = (SEGMENT, SEAM, OP)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time.
+
+    Attributes:
+        kind: ``run``, ``phase``, ``segment``, ``seam`` or ``op``.
+        name: Of a run its outputs, of a step its operator.
+        start: Nanoseconds since the timeline was made.
+        end: The same.
+        thread: Native id of the thread.
+        facts: What else is known: node, region, reason, bytes, the error that ended it.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    thread: int
+    facts: Facts = field(default_factory=dict)
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+
+class Timeline:
+    """What the runs of a session did while it was traced; times are the host's.
+
+    Within each run lie its phases: ``setup`` (feeds are looked up and checked), ``resolve`` (signature and
+    policy), ``bind`` (feeds are put in place), ``regions`` (segments and seams) and ``collect`` (results are
+    given memory of their own); ``trace`` is what watching took.
+
+    Args:
+        title: What it is of.
+        clock: Gives nanoseconds.
+    """
+
+    on = True
+    ops = True
+
+    def __init__(self, title: str = "", clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self.title = title
+        self.counters: Counter[str] = Counter()
+        self._clock = clock
+        self._began = clock()
+        self._spans: list[Span] = []
+        self._current: _Run | None = None
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All spans in the order in which they began, outer ones first."""
+        return tuple(sorted(self._spans, key=lambda span: (span.start, -span.end, _DEPTH[span.kind])))
+
+    def now(self) -> int:
+        """Nanoseconds since the timeline was made."""
+        return self._clock() - self._began
+
+    def run(self, name: str, counters: Mapping[str, int]) -> AbstractContextManager[None]:
+        """A run: its phases, and by how much it changes the counters."""
+        return _Run(self, name, counters)
+
+    def mark(self, phase: str) -> None:
+        """A phase of the current run begins."""
+        if self._current is not None:
+            self._current.marks.append((phase, self.now()))
+
+    def note(self, **facts: object) -> None:
+        """Something that is known of the current run."""
+        if self._current is not None:
+            self._current.facts.update(facts)
+
+    def span(self, kind: str, name: str, facts: Facts) -> AbstractContextManager[None]:
+        """A segment, a seam or another step; the first two are shown to a profiler of torch's as well."""
+        shown = label(name, facts) if kind != OP and profiled() else None
+        return _Step(self, kind, name, facts, shown)
+
+    def add(self, kind: str, name: str, start: int, end: int, facts: Facts) -> None:
+        """Add a span of this thread."""
+        self._spans.append(Span(kind, name, start, end, threading.get_native_id(), facts))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that Perfetto (https://ui.perfetto.dev) and ``chrome://tracing`` open."""
+        from torch_ort_session.trace.chrome import write
+
+        write(self, path)
+
+    def __str__(self) -> str:
+        from torch_ort_session.trace.table import table
+
+        return table(self)
+
+
+_DEPTH = {RUN: 0, PHASE: 1, SEGMENT: 2, SEAM: 2, OP: 3}
+
+
+class _Run:
+    """A run while it is made; its phases are known at its end."""
+
+    def __init__(self, timeline: Timeline, name: str, counters: Mapping[str, int]) -> None:
+        self.timeline = timeline
+        self.name = name
+        self.counters = counters
+        self.before: dict[str, int] = {}
+        self.outer: _Run | None = None
+        self.marks: list[tuple[str, int]] = []
+        self.facts: dict[str, object] = {}
+        # From the first step's begin to the last one's end.
+        self.steps: tuple[int, int] | None = None
+
+    def __enter__(self) -> None:
+        self.outer, self.timeline._current = self.timeline._current, self
+        self.before = dict(self.counters)
+        self.marks.append(("setup", self.timeline.now()))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        timeline, end = self.timeline, self.timeline.now()
+        timeline._current = self.outer
+        changes = {
+            name: value - self.before.get(name, 0)
+            for name, value in self.counters.items()
+            if value != self.before.get(name, 0)
+        }
+        timeline.counters.update(changes)
+        points = list(self.marks)
+        if self.steps is not None:
+            points += [("regions", self.steps[0]), ("collect", self.steps[1])]
+        bound = {name: value for name, value in self.facts.items() if name.endswith(" bytes")}
+        for (phase, start), stop in zip(points, [*(at for _, at in points[1:]), end], strict=True):
+            timeline.add(PHASE, phase, start, stop, bound if phase == "bind" else {})
+        facts = {**self.facts, **changes}
+        if error is not None:
+            facts["error"] = type(error).__name__
+        timeline.add(RUN, self.name, self.marks[0][1], end, facts)
+
+
+class _Step:
+    """A step while it runs."""
+
+    __slots__ = ("facts", "kind", "label", "name", "start", "timeline")
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        kind: str,
+        name: str,
+        facts: Facts,
+        shown: AbstractContextManager[None] | None,
+    ) -> None:
+        self.timeline = timeline
+        self.kind = kind
+        self.name = name
+        self.facts = facts
+        self.label = shown
+        self.start = 0
+
+    def __enter__(self) -> None:
+        if self.label is not None:
+            self.label.__enter__()
+        self.start = self.timeline.now()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        timeline, end = self.timeline, self.timeline.now()
+        facts = self.facts if error is None else {**self.facts, "error": type(error).__name__}
+        timeline.add(self.kind, self.name, self.start, end, facts)
+        current = timeline._current
+        if current is not None:
+            current.steps = (self.start if current.steps is None else current.steps[0], end)
+        if self.label is not None:
+            self.label.__exit__(kind, error, trace)
