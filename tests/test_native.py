@@ -134,6 +134,21 @@ def test_a_build_without_sources_says_where_they_should_be(
     assert str(caught.value) == f"the extension's sources are not in {bare / 'csrc'}"
 
 
+def test_a_build_without_a_compiler_says_so_before_it_starts(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_registered", lambda: False)
+    monkeypatch.setenv("CXX", "no-such-compiler -std=c++20")
+    with pytest.raises(RuntimeError) as caught:
+        native.build(directory=bare / "build")
+    assert_expected_inline(
+        str(caught.value),
+        """\
+no C++ compiler (no-such-compiler -std=c++20) was found; install one, or name one in CXX""",
+    )
+    assert not (bare / "build").exists()
+
+
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -115,6 +115,15 @@ torch-ort-session: error: --dim 'batch' is not of the form SYMBOL=SIZE
     )
 
 
+def test_a_dimension_that_no_input_has(command, dense: str) -> None:
+    assert_expected_inline(
+        command("run", dense, "--random", "--dim", "bacth=4").err,
+        """\
+torch-ort-session: error: --dim 'bacth=4' names no dimension of the inputs; symbolic dimensions: batch
+""",
+    )
+
+
 def test_strings_are_not_made_up(command, words: str) -> None:
     assert_expected_inline(
         command("run", words, "--random").err,

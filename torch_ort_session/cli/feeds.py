@@ -51,14 +51,15 @@ def make_feed(ports: Sequence[Port], args: argparse.Namespace) -> Feed:
         An array or tensor for every input.
 
     Raises:
-        CommandError: An argument names no input, a file is no array, or an input is left without a feed.
+        CommandError: An argument names no input or dimension, a file is no array, or an input has no feed.
     """
     names = [port.name for port in ports]
     feed: Feed = {}
     for text in args.input:
         name, path = _split(text, names)
         feed[name] = _array(path)
-    sizes = dict(_dim(text) for text in args.dim)
+    symbols = list(dict.fromkeys(dim for port in ports for dim in port.shape or () if isinstance(dim, str)))
+    sizes = dict(_dim(text, symbols) for text in args.dim)
     missing = [port for port in ports if port.name not in feed]
     if missing and not args.random:
         listed = ", ".join(port.name for port in missing)
@@ -83,10 +84,13 @@ def _array(path: str) -> object:
         raise CommandError(f"{path}: not an array file of numpy ({error})") from error
 
 
-def _dim(text: str) -> tuple[str, int]:
+def _dim(text: str, symbols: Sequence[str]) -> tuple[str, int]:
     symbol, _, number = text.rpartition("=")
     if not symbol or not number.isdigit():
         raise CommandError(f"--dim {text!r} is not of the form SYMBOL=SIZE")
+    if symbol not in symbols:
+        listed = ", ".join(symbols) or "none"
+        raise CommandError(f"--dim {text!r} names no dimension of the inputs; symbolic dimensions: {listed}")
     return symbol, int(number)
 
 

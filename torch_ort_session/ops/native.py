@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib
 import logging
+import shutil
 import sys
 import threading
 import warnings
@@ -111,7 +112,7 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
         Path of the library.
 
     Raises:
-        RuntimeError: A library is loaded already, the sources are missing, or the compiler failed.
+        RuntimeError: A library is loaded already, the sources or the compiler are missing, or it failed.
     """
     with _LOCK:
         if _registered():
@@ -122,6 +123,9 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
         # Imported here: it pulls in setuptools, which costs more than the whole package.
         from torch.utils import cpp_extension
 
+        compiler = str(cpp_extension.get_cxx_compiler())  # type: ignore[no-untyped-call]
+        if shutil.which(compiler.split()[0]) is None:
+            raise RuntimeError(f"no C++ compiler ({compiler}) was found; install one, or name one in CXX")
         cuda = [p for p in _source_files() if p.suffix == ".cu"]
         with_cuda = bool(cuda) and torch.version.cuda is not None and cpp_extension.CUDA_HOME is not None
         folder = directory if directory is not None else _cache_folder()
