@@ -64,7 +64,7 @@ class Binding:
         self._machine = replace(machine, policy=machine.policy.child())
         self._attached = Attached()
         self._results: dict[str, Any] = {}
-        self._gone = "capture() was not called"
+        self._gone = "no capture was made"
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that the model reads in place; with the same name again, replace it.
@@ -192,7 +192,7 @@ class Binding:
         def act(request: _Request) -> DeclineReport | None:
             report = self._off() or capture_now(self._machine, *request)
             if report is None:
-                self._gone = "it was dropped to free memory, or since it diverged"
+                self._gone = "the last one diverged, or was dropped to free memory"
             return report
 
         report = self._perform(feed, act)
@@ -222,7 +222,7 @@ class Binding:
             if isinstance(found, bool):
                 return found
             if found is None:
-                raise CaptureError(f"there is nothing to replay: {self._gone}; capture() makes a capture")
+                raise CaptureError(f"there is nothing to replay: {self._gone}; capture() makes one")
             self._gone = "the last one was retired since its signature was no longer that of the runs"
             told = "; ".join(changes(*found)) or "the order of the feeds changed"
             raise CaptureError(
@@ -234,7 +234,7 @@ class Binding:
     def reset(self) -> None:
         """Drop this binding's captures; tensors and lengths stay."""
         with self._session._lock:
-            self._retire("reset() dropped it")
+            self._retire("reset() dropped the last one")
 
     def read(self, name: str) -> Any:
         """A copy of what is bound to a name (of a state's valid part); of an unbound output, the last result.
