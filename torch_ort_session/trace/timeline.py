@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -74,9 +75,27 @@ class Timeline:
         """Nanoseconds since the timeline was made."""
         return self._clock() - self._began
 
-    def run(self, name: str, counters: Mapping[str, int]) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def run(self, name: str, counters: Mapping[str, int]) -> Iterator[None]:
         """A run: its phases, and by how much it changes the counters."""
-        return _Run(self, name, counters)
+        before, outer = dict(counters), self._current
+        start = self.now()
+        run = self._current = _Run(start)
+        try:
+            yield
+        except BaseException as error:
+            run.facts["error"] = type(error).__name__
+            raise
+        finally:
+            end = self.now()
+            self._current = outer
+            counted = {key: value - before.get(key, 0) for key, value in counters.items()}
+            changes = {key: change for key, change in counted.items() if change}
+            self.counters.update(changes)
+            bound = {key: value for key, value in run.facts.items() if key.endswith(" bytes")}
+            for phase, since, until in run.phases(end):
+                self.add(PHASE, phase, since, until, bound if phase == "bind" else {})
+            self.add(RUN, name, start, end, {**run.facts, **changes})
 
     def mark(self, phase: str) -> None:
         """A phase of the current run begins."""
@@ -113,45 +132,24 @@ _DEPTH = {RUN: 0, PHASE: 1, SEGMENT: 2, SEAM: 2, OP: 3}
 
 
 class _Run:
-    """A run while it is made; its phases are known at its end."""
+    """What is known of a run while it is made."""
 
-    def __init__(self, timeline: Timeline, name: str, counters: Mapping[str, int]) -> None:
-        self.timeline = timeline
-        self.name = name
-        self.counters = counters
-        self.before: dict[str, int] = {}
-        self.outer: _Run | None = None
-        self.marks: list[tuple[str, int]] = []
+    def __init__(self, start: int) -> None:
+        self.marks = [("setup", start)]
         self.facts: dict[str, object] = {}
-        # From the first step's begin to the last one's end.
         self.steps: tuple[int, int] | None = None
 
-    def __enter__(self) -> None:
-        self.outer, self.timeline._current = self.timeline._current, self
-        self.before = dict(self.counters)
-        self.marks.append(("setup", self.timeline.now()))
+    def note_step(self, start: int, end: int) -> None:
+        """Steps took place from the first one's start to the last one's end."""
+        self.steps = (start if self.steps is None else self.steps[0], end)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        timeline, end = self.timeline, self.timeline.now()
-        timeline._current = self.outer
-        changes = {
-            name: value - self.before.get(name, 0)
-            for name, value in self.counters.items()
-            if value != self.before.get(name, 0)
-        }
-        timeline.counters.update(changes)
+    def phases(self, end: int) -> Iterator[tuple[str, int, int]]:
+        """Name, start and end of each phase."""
         points = list(self.marks)
         if self.steps is not None:
             points += [("regions", self.steps[0]), ("collect", self.steps[1])]
-        bound = {name: value for name, value in self.facts.items() if name.endswith(" bytes")}
         for (phase, start), stop in zip(points, [*(at for _, at in points[1:]), end], strict=True):
-            timeline.add(PHASE, phase, start, stop, bound if phase == "bind" else {})
-        facts = {**self.facts, **changes}
-        if error is not None:
-            facts["error"] = type(error).__name__
-        timeline.add(RUN, self.name, self.marks[0][1], end, facts)
+            yield phase, start, stop
 
 
 class _Step:
@@ -178,6 +176,8 @@ class _Step:
         if self.label is not None:
             self.label.__enter__()
         self.start = self.timeline.now()
+        if self.timeline._current is not None:
+            self.timeline._current.note_step(self.start, self.start)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -185,8 +185,7 @@ class _Step:
         timeline, end = self.timeline, self.timeline.now()
         facts = self.facts if error is None else {**self.facts, "error": type(error).__name__}
         timeline.add(self.kind, self.name, self.start, end, facts)
-        current = timeline._current
-        if current is not None:
-            current.steps = (self.start if current.steps is None else current.steps[0], end)
+        if timeline._current is not None:
+            timeline._current.note_step(self.start, end)
         if self.label is not None:
             self.label.__exit__(kind, error, trace)

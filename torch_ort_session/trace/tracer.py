@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from torch_ort_session.trace.observer import LABELS, OFF, Observer, profiled
+import torch
+
+from torch_ort_session.trace.observer import LABELS, OFF, Observer
 from torch_ort_session.trace.timeline import Timeline
 
 
@@ -48,7 +50,8 @@ class Tracer:
 
     def watching(self) -> bool:
         """Whether a run is watched: by a timeline, or by a profiler of torch's."""
-        return self.observer.on or profiled()
+        # Asked for at every run: without the call of `profiled`.
+        return self.observer.on or torch._C._autograd._profiler_enabled()
 
     @contextlib.contextmanager
     def run(self, name: str, counters: Mapping[str, int]) -> Iterator[None]:
