@@ -9,7 +9,7 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.report import Decline, DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.policy import Decision, Entry, Limits, Policy
 
@@ -143,6 +143,19 @@ node   op  reason    message
 (run)      diverged  for the test
 (run)      latched   captured 4 times in 100 runs; it stays eager""",
     )
+
+
+def test_m7_a_node_whose_shape_does_not_settle_is_let_go_once_and_the_signature_stays() -> None:
+    decided = policy()
+    why = DeclineReport((Decline("cut", "NonZero", "", Reason.DIVERGED, "for the test"),))
+    entry = entry_of(decided, fed(1))
+    for number in range(8):
+        while run(decided, fed(1)) is not Decision.CAPTURE:
+            pass
+        decided.retire(entry, why)
+        assert decided.loose == (frozenset({"cut"}) if number >= 3 else frozenset())
+    assert entry.state == "latched"
+    assert decided.counters[counters.LOOSENED] == 1
 
 
 def test_captures_long_ago_do_not_count() -> None:

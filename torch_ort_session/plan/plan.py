@@ -116,6 +116,7 @@ def make_plan(
     quarantined: Collection[tuple[str, str]] = (),
     minimum: int = 1,
     keys: tuple[tuple[str, int | bool], ...] = (),
+    loose: Collection[str] = (),
 ) -> Plan:
     """Plan what a run has shown.
 
@@ -127,12 +128,13 @@ def make_plan(
         quarantined: (domain, operator) pairs whose recording failed before.
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds that make these steps what they are.
+        loose: Names of nodes whose results change their shape from run to run.
 
     Returns:
         The plan. Without slots, and with the reason, when they cannot be planned: everything then stays with
         torch's own allocator.
     """
-    regions = split(steps, taint, observation, device, quarantined, minimum)
+    regions = split(steps, taint, observation, device, quarantined, minimum, loose)
     found: Liveness | None = None
     packing, stats, failure = Packing({}, 0, 0, 0), None, ""
     try:

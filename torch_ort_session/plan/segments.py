@@ -40,6 +40,7 @@ def split(
     device: torch.device,
     quarantined: Collection[tuple[str, str]] = (),
     minimum: int = 1,
+    loose: Collection[str] = (),
 ) -> tuple[Region, ...]:
     """Cut the steps into regions.
 
@@ -53,12 +54,15 @@ def split(
         device: The session's device.
         quarantined: (domain, operator) pairs whose recording failed before.
         minimum: Launches (steps that are no views) from which on recording is worth it.
+        loose: Names of nodes whose results change their shape from run to run: neither they nor what hangs
+            on those shapes can be recorded.
 
     Returns:
         The regions in order; every step that is not folded is in exactly one.
     """
     regions: list[Region] = []
     stretch: list[int] = []
+    unsettled: set[int] = set()
 
     def close() -> None:
         if stretch:
@@ -69,6 +73,8 @@ def split(
         if is_folded(step, taint):
             continue
         why = seam_reason(step, taint, observation, device, quarantined)
+        if loose:
+            why = _unsettled(step, taint, loose, unsettled) or why
         if why is None:
             stretch.append(position)
             continue
@@ -76,6 +82,21 @@ def split(
         regions.append(Region((position,), *why))
     close()
     return tuple(regions)
+
+
+def _unsettled(
+    step: Step, taint: Taint, loose: Collection[str], unsettled: set[int]
+) -> tuple[Reason, str] | None:
+    """Why a step whose shapes do not settle is no part of a segment; notes which of its outputs do not."""
+    if step.node.name in loose:
+        unsettled.update(value for value in step.outputs if value != NOTHING)
+        return Reason.OUTPUT_SHAPE, "the shape of its result changed too often from run to run"
+    outside = (value for body in step.bodies.values() for value, _ in body.captured)
+    found = next((value for value in (*step.inputs, *outside) if value in unsettled), None)
+    if found is None:
+        return None
+    unsettled.update(value for value in step.outputs if value != NOTHING and value not in taint.shape)
+    return Reason.INPUT_SHAPE, f"the shape of {steps_name(step, found)} changes from run to run"
 
 
 def is_folded(step: Step, taint: Taint) -> bool:

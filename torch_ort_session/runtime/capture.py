@@ -145,7 +145,8 @@ def capture(
         Exception: The same, for a reason that nobody foresaw: a step failed, or the recorder did.
     """
     steps = warm.program.steps
-    regions = split(steps, warm.taint, warm.observation, arena.device, quarantined, warm.minimum)
+    parts = warm.taint, warm.observation, arena.device, quarantined, warm.minimum, warm.loose
+    regions = split(steps, *parts)
     if not any(region.is_segment for region in regions):
         rows = [_row(steps, region) for region in regions]
         nothing = Decline("", "", "", Reason.NOTHING, "no segment is left to record")

@@ -15,10 +15,15 @@ LATCHES: Final = "latched signatures"
 EVICTIONS: Final = "evictions"
 FORGOTTEN: Final = "forgotten signatures"
 QUARANTINED: Final = "quarantined operators"
+LOOSENED: Final = "loosened nodes"
 DEMOTED: Final = "demoted key feeds"
 PROBES: Final = "probes"
 MISMATCHES: Final = "probe mismatches"
 COPIED: Final = "bytes copied"
+PRIMED: Final = "growing runs primed"
+REBUILT: Final = "growing runs rebuilt"
+GROWN: Final = "growing runs replayed"
+INELIGIBLE: Final = "growing runs ineligible"
 DELIVERED: Final = "bytes delivered"
 
 MEANING: Final[dict[str, str]] = {
@@ -33,11 +38,16 @@ MEANING: Final[dict[str, str]] = {
     EVICTIONS: "captures that were dropped because others were used more recently",
     FORGOTTEN: "signatures without a capture that were dropped because others were used more recently",
     QUARANTINED: "operators that run eagerly because recording one failed",
+    LOOSENED: "nodes that run eagerly because the shape of their results does not settle",
     DEMOTED: "feeds that had too many values to tell captures apart by them",
     PROBES: "replays that were compared with an eager run on the same feeds",
     MISMATCHES: "probes that differed, so that the signature stays eager",
     COPIED: "bytes of feeds that replays copied into static inputs",
     DELIVERED: "bytes of results that were copied into bound tensors",
+    PRIMED: "runs whose feeds grew that were observed, to see what stays the same",
+    REBUILT: "runs whose feeds grew otherwise than assumed; they ran eagerly, and the memo was made anew",
+    GROWN: "runs whose feeds grew that left out what the memo knows",
+    INELIGIBLE: "runs whose feeds grew of which nothing is known beforehand",
 }
 """Every counter, in the order in which they are shown, and what it counts."""
 

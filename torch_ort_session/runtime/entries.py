@@ -50,6 +50,8 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         parts.append("\n".join(lines))
     if policy.demoted:
         parts.append(f"key feeds with too many values: {', '.join(sorted(policy.demoted))}")
+    if policy.loose:
+        parts.append(f"nodes whose shapes do not settle: {', '.join(sorted(policy.loose))}")
     if policy.quarantined:
         names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in policy.quarantined)
         parts.append(f"quarantined in this session: {', '.join(names)}")
@@ -70,4 +72,5 @@ def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:
         quarantined=quarantined,
         minimum=warm.minimum,
         keys=warm.keys,
+        loose=warm.loose,
     )

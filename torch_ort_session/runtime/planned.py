@@ -46,4 +46,5 @@ def plan_of(
         quarantined=frozenset(policy.quarantined),
         minimum=machine.minimum,
         keys=warm.keys,
+        loose=policy.loose,
     )

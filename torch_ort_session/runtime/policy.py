@@ -23,6 +23,7 @@ class Decision(enum.Enum):
     OBSERVE = "eager, and observed"
     CAPTURE = "captured"
     REPLAY = "replayed"
+    GROW = "growing: eager, without what is known beforehand"
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +80,24 @@ class Limits:
     window: int = 100
 
 
+@dataclass(slots=True, eq=False)
+class Learnt:
+    """What a session has learnt about its model, whatever the signature.
+
+    Attributes:
+        quarantined: (domain, operator) pairs of which a recording failed; it only grows.
+        loose: Nodes whose results changed their shape between runs of one signature too often: they, and
+            what hangs on those shapes, run eagerly. It only grows.
+        key_values: Values that key feeds had.
+        demoted: Key feeds that had too many.
+    """
+
+    quarantined: set[tuple[str, str]] = field(default_factory=set)
+    loose: set[str] = field(default_factory=set)
+    key_values: dict[str, set[int | bool]] = field(default_factory=dict)
+    demoted: set[str] = field(default_factory=set)
+
+
 class Policy:
     """Entries by signature, and what was learnt about operators and key feeds.
 
@@ -87,9 +106,7 @@ class Policy:
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
         recent: The last of them, which most runs ask for again.
-        quarantined: (domain, operator) pairs of which a recording failed; it only grows.
-        key_values: Values that key feeds had.
-        demoted: Key feeds that had too many.
+        learnt: What holds for every signature.
         children: Policies of bindings; see :meth:`child`.
     """
 
@@ -98,16 +115,28 @@ class Policy:
         self.counters = {**counters.zeros(), **counted}
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
         self.recent: Entry | None = None
-        self.quarantined: set[tuple[str, str]] = set()
-        self.key_values: dict[str, set[int | bool]] = {}
-        self.demoted: set[str] = set()
+        self.learnt = Learnt()
         self.children: weakref.WeakSet[Policy] = weakref.WeakSet()
+
+    @property
+    def quarantined(self) -> frozenset[tuple[str, str]]:
+        """(domain, operator) pairs that run eagerly because a recording of one failed."""
+        return frozenset(self.learnt.quarantined)
+
+    @property
+    def demoted(self) -> frozenset[str]:
+        """Key feeds that are data by now."""
+        return frozenset(self.learnt.demoted)
+
+    @property
+    def loose(self) -> frozenset[str]:
+        """Nodes that run eagerly because the shape of their results does not settle."""
+        return frozenset(self.learnt.loose)
 
     def child(self) -> Policy:
         """A policy that counts and learns with this one; its entries are its own, and end with it."""
         made = Policy(self.limits, {})
-        made.counters, made.quarantined = self.counters, self.quarantined
-        made.key_values, made.demoted = self.key_values, self.demoted
+        made.counters, made.learnt = self.counters, self.learnt
         self.children.add(made)
         return made
 
@@ -139,12 +168,14 @@ class Policy:
 
     def active(self, keys: Iterable[str]) -> list[str]:
         """Those key feeds that are part of signatures."""
-        return sorted(name for name in keys if name not in self.demoted)
+        return sorted(name for name in keys if name not in self.learnt.demoted)
 
-    def decide(self, entry: Entry) -> Decision:
-        """How the next run of an entry is made."""
+    def decide(self, entry: Entry, *, growing: bool = False) -> Decision:
+        """How the next run of an entry is made, ``growing`` when its feeds grew as they did before."""
         if entry.captured is not None:
             return Decision.REPLAY
+        if growing:
+            return Decision.GROW
         if entry.latched or entry.runs < self.limits.warm_up - 1:
             return Decision.EAGER
         if entry.warm is None:
@@ -183,6 +214,9 @@ class Policy:
         self.count(counters.BROKEN)
         entry.failures += 1
         if entry.failures > self.limits.recaptures:
+            if self._loosen(report):
+                entry.failures = 0
+                return
             self._latch(entry, f"{entry.failures} captures broke off; it stays eager")
 
     def retire(self, entry: Entry, report: DeclineReport) -> None:
@@ -195,7 +229,8 @@ class Policy:
 
     def excuse(self, entry: Entry) -> None:
         """The retirement before was due to bad feeds: it does not count for the budget."""
-        entry.captures.pop()
+        if entry.captures:
+            entry.captures.pop()
         if entry.latched:
             entry.latched = False
             self.count(counters.LATCHES, -1)
@@ -208,9 +243,9 @@ class Policy:
 
     def quarantine(self, domain: str, op: str) -> bool:
         """Run an operator eagerly from now on; False when that is so already."""
-        if (domain, op) in self.quarantined:
+        if (domain, op) in self.learnt.quarantined:
             return False
-        self.quarantined.add((domain, op))
+        self.learnt.quarantined.add((domain, op))
         self.count(counters.QUARANTINED)
         return True
 
@@ -229,16 +264,16 @@ class Policy:
 
     def _note_keys(self, keys: tuple[tuple[str, int | bool], ...]) -> bool:
         """Note the values of key feeds; says whether one has had too many, and is data from now on."""
-        before = len(self.demoted)
+        learnt, before = self.learnt, len(self.learnt.demoted)
         for name, number in keys:
-            values = self.key_values.setdefault(name, set())
+            values = learnt.key_values.setdefault(name, set())
             values.add(number)
             if len(values) > self.limits.key_values:
-                self.demoted.add(name)
+                learnt.demoted.add(name)
                 self.count(counters.DEMOTED)
                 for signature in [s for s in self.entries if any(name == key for key, _ in s.keys)]:
                     self._close(self.entries.pop(signature))
-        return len(self.demoted) > before
+        return len(learnt.demoted) > before
 
     def _forget(self) -> None:
         """Drop the oldest entries without a capture where there are too many; the newest one stays."""
@@ -250,8 +285,19 @@ class Policy:
     def _latch_when_worn(self, entry: Entry, report: DeclineReport) -> None:
         recent = [run for run in entry.captures if run > entry.runs - self.limits.window]
         if len(recent) > self.limits.recaptures:
+            if self._loosen(report):
+                entry.captures.clear()
+                return
             entry.report = report
             self._latch(entry, f"captured {len(recent)} times in {self.limits.window} runs; it stays eager")
+
+    def _loosen(self, report: DeclineReport) -> bool:
+        """Run the nodes eagerly whose shapes did not settle; False when there is none that this would help."""
+        nodes = {row.node for row in report.rows if row.node and row.reason is Reason.DIVERGED}
+        found = nodes - self.learnt.loose
+        self.learnt.loose |= found
+        self.count(counters.LOOSENED, len(found))
+        return bool(found)
 
     def _latch(self, entry: Entry, message: str = "") -> None:
         entry.latched = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -108,7 +109,7 @@ def run(
         warm, results = warm_up(
             machine.graph, machine.build, program, outputs, signature.keys, fed, machine.minimum
         )
-        entry.warm = warm
+        entry.warm = replace(warm, loose=policy.loose)
         return _given(results, warm.program.constants, fed, machine.device, delivery)
     if machine.required and entry.latched:
         raise _refusal(entry.report)
@@ -148,7 +149,8 @@ def capture_now(
             try:
                 policy.count(counters.OBSERVED)
                 parts = machine.graph, machine.build, program, outputs, signature.keys, fed
-                entry.warm, _ = warm_up(*parts, machine.minimum)
+                warm, _ = warm_up(*parts, machine.minimum)
+                entry.warm = replace(warm, loose=policy.loose)
             finally:
                 restore_random(machine.device, state)
                 delivery.undo()
@@ -266,7 +268,7 @@ def _attempt(
     quarantined = frozenset(machine.policy.quarantined)
     if machine.verify:
         parts = warm.program.steps, warm.taint, warm.observation, machine.device
-        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys))
+        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.loose))
     return capture(warm, fed, recorder, machine.arena, quarantined, delivery, machine.tracer.observer)
 
 

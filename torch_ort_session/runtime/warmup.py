@@ -29,6 +29,7 @@ class Warm:
         taint: What is static.
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds.
+        loose: Nodes that run eagerly because the shape of their results does not settle.
     """
 
     program: Program
@@ -36,6 +37,7 @@ class Warm:
     taint: Taint
     minimum: int = 1
     keys: tuple[tuple[str, int | bool], ...] = ()
+    loose: frozenset[str] = frozenset()
 
 
 def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
