@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SET_UP := $(VENV)/.set-up
 EXTENSION := $(VENV)/.extension
+COMPILED := $(VENV)/extension.log
 CSRC := $(shell find csrc -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
 .PHONY: demo test lint full ext setup clean
@@ -37,8 +38,11 @@ $(SET_UP): pyproject.toml setup.py .ci/setup
 	@PYTHON="$(PYTHON)" .ci/setup $(VENV)
 	@touch $@
 
+# Quiet unless it fails; its log is then all there is to look at.
 $(EXTENSION): $(SET_UP) $(CSRC)
-	@$(BIN)/python setup.py -q build_ext --inplace
+	@echo 'set-up: compiling the native extension (about a minute the first time)'
+	@$(BIN)/python setup.py -q build_ext --inplace >$(COMPILED) || { cat $(COMPILED) >&2; \
+	echo 'set-up: the native extension could not be compiled; to go on without it: touch $@' >&2; exit 1; }
 	@touch $@
 
 clean:

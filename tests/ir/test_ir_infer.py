@@ -194,6 +194,6 @@ def test_it_is_fast():
 
 
 def _seconds(graph: Graph) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(element_types(graph)) == 5001
-    return time.perf_counter() - start
+    return time.process_time() - start

@@ -316,6 +316,6 @@ def test_a_slot_moved_onto_another_that_lives_is_found(seed: int) -> None:
 def test_a_plan_of_thousands_of_steps_is_checked_at_once() -> None:
     chain = " ".join(f"v{i + 1} = Add(v{i}, v{max(0, i - 40)})" for i in range(3000))
     plan = see(f"g (float[2, 3] v0) => (float[2, 3] v3000) {{ {chain} }}", {"v0": X}).plan()
-    started = time.perf_counter()
+    started = time.process_time()
     verify(plan)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
