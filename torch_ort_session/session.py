@@ -253,6 +253,7 @@ class Session:
         """Drop every capture and its memory; signatures warm up again."""
         with self._lock:
             self._machine.policy.release()
+            self._machine.memo.clear()
 
     def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         """A feed by name from what a call was given.

@@ -268,7 +268,7 @@ def test_a_thousand_runs_without_growth(watch: Watch) -> None:
         objects = gc.get_objects()
         return sum(issubclass(type(item), torch.Tensor) for item in objects), len(objects)
 
-    run(5)
+    run(12)
     before = tensors()
     run(200)
     after = tensors()

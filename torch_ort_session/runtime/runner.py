@@ -17,6 +17,7 @@ from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured, Declined, capture
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program, execute
+from torch_ort_session.runtime.growing import following, run_growing
 from torch_ort_session.runtime.machine import Machine, RandomState, random_state, restore_random
 from torch_ort_session.runtime.policy import Decision, Entry
 from torch_ort_session.runtime.probe import difference
@@ -94,7 +95,10 @@ def run(
     """
     policy = machine.policy
     signature, entry = policy.entry(outputs, fed, keys, () if delivery is None else delivery.form)
-    decision = policy.decide(entry)
+    grown = None
+    if entry.captured is None and delivery is None and not machine.required:
+        grown = following(machine, signature)
+    decision = policy.decide(entry, growing=grown is not None)
     if machine.tracer.observer.on:
         machine.tracer.observer.note(decision=decision.value)
         if decision is not Decision.REPLAY:
@@ -104,6 +108,9 @@ def run(
         return _replayed(machine, program, outputs, entry, fed, delivery)
     if decision is Decision.CAPTURE:
         return _captured(machine, program, entry, fed, delivery)
+    if grown is not None:
+        results, lasting = run_growing(machine, program, outputs, grown, fed)
+        return _given(results, lasting, fed, machine.device, delivery)
     if decision is Decision.OBSERVE:
         policy.count(counters.OBSERVED)
         warm, results = warm_up(
@@ -192,12 +199,12 @@ def replay_now(
         KernelError: A kernel failed.
     """
     policy = machine.policy
-    latest = policy.latest_capture()
     signature, entry = policy.entry(outputs, fed, keys, delivery.form)
     if entry.captured is not None:
         entry.runs += 1
         _replayed(machine, program, outputs, entry, fed, delivery)
         return entry.captured is not None
+    latest = policy.latest_capture()
     if latest is None:
         return None
     policy.retire(
@@ -287,7 +294,7 @@ def _replayed(
     try:
         observer = machine.tracer.observer
         watched = watch_capture(captured, fed, observer) if observer.on else captured
-        results, divergence = replay(watched, fed, delivery)
+        results, diverged = replay(watched, fed, delivery)
     except SessionError:
         raise
     except Exception as error:
@@ -305,8 +312,8 @@ def _replayed(
     counted = policy.counters
     counted[counters.REPLAYS] += 1
     counted[counters.COPIED] += captured.memory.static_inputs
-    if divergence is not None:
-        policy.retire(entry, DeclineReport((divergence,)))
+    if diverged:
+        policy.retire(entry, DeclineReport(diverged))
     elif probing and state is not None:
         eager = _probed(machine, program, outputs, entry, fed, results, state)
         if eager is not None:
