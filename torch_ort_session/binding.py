@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 
-from torch_ort_session.errors import CaptureError, InputError
+from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
@@ -63,8 +63,9 @@ class Binding:
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
         self._machine = replace(machine, policy=machine.policy.child())
         self._attached = Attached()
-        self._results: dict[str, Any] = {}
         self._gone = "no capture was made"
+        program = session._program(tuple(info.name for info in session.graph.outputs))[0]
+        self._in_place = any(step.kernel.state for step in program.steps.items)
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that the model reads in place; with the same name again, replace it.
@@ -247,8 +248,8 @@ class Binding:
             if bound is not None:
                 with RunModes(self._session.device, False, None):
                     return self._attached.valid(bound).clone()
-            if name in self._results:
-                return self._results[name]
+            if name in self._attached.unbound:
+                return self._attached.unbound[name]
             raise self._attached.unknown(name, "bound to anything, nor an output that a run has given")
 
     def write(self, name: str, value: Any) -> None:
@@ -308,14 +309,14 @@ class Binding:
         ready = self._ready()
         names = tuple([info.name for info in session.graph.outputs])
         program, keys, intake = session._program(names)
-        fed = self._fed(intake, feed, ready)
+        fed = self._attached.fed(feed, intake)
         told = program
         if self._machine.tracer.observer.on:
             told = watch_program(program, fed, self._machine.tracer)
         with RunModes(session.device, False, session.options.num_threads):
             if session._validation is not None:
                 session._validation.begin()
-            delivery = self._delivery(program, ready, names)
+            delivery = self._delivery(ready, names)
             return act(_Request(told, names, keys, fed, delivery))
 
     def _ready(self) -> Prepared:
@@ -323,37 +324,19 @@ class Binding:
             self._attach_again(bound)
         return self._attached.ready()
 
-    def _fed(
-        self,
-        intake: Callable[[Mapping[str, object]], dict[str, Value]],
-        feed: Mapping[str, Any] | None,
-        ready: Prepared,
-    ) -> dict[str, Value]:
-        given = {} if feed is None else feed
-        if not isinstance(given, Mapping):
-            kind = type(given).__name__
-            raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
-        for name in given:
-            if name in ready.views:
-                text = (
-                    f"input {name!r} is bound and was fed as well; leave it out of the feed, or unbind() it"
-                )
-                raise InputError(text, name=name)
-        return intake({**given, **ready.views})
-
-    def _delivery(self, program: Program, ready: Prepared, names: tuple[str, ...]) -> Delivery:
+    def _delivery(self, ready: Prepared, names: tuple[str, ...]) -> Delivery:
         def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
             word = self._session._validation
             if word is not None:
                 word.finish()
-            self._results, nbytes = self._attached.deliver(names, results, owned)
+            nbytes = self._attached.deliver(names, results, owned)
             self._machine.policy.counters[counters.DELIVERED] += nbytes
             return []
 
-        return Delivery(ready.form, frozenset(ready.views), deliver, self._undo(program))
+        return Delivery(ready.form, frozenset(ready.views), deliver, self._undo())
 
-    def _undo(self, program: Program) -> Callable[[], None]:
-        if not any(step.kernel.state for step in program.steps.items):
+    def _undo(self) -> Callable[[], None]:
+        if not self._in_place:
             return _nothing
         before = self.snapshot()
         return lambda: self.restore(before)

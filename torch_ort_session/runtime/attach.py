@@ -11,7 +11,7 @@ import torch
 from torch_ort_session.errors import InputError
 from torch_ort_session.ir.graph import Graph, ValueInfo
 from torch_ort_session.ir.types import OptionalType, TensorType, describe
-from torch_ort_session.runtime.bound import Bound, marks_of, short
+from torch_ort_session.runtime.bound import Bound, marks_of, plain, short
 from torch_ort_session.runtime.feeds import convert
 from torch_ort_session.runtime.overlap import overlap, overlaps_itself
 
@@ -31,7 +31,7 @@ def bind_input(graph: Graph, name: str, tensor: object, device: torch.device) ->
     info = _find(graph.inputs, name, "input")
     checked = _plain("input", name, info, tensor, device)
     _check_type(f"input {name!r}", info, checked.dtype, tuple(checked.shape))
-    return Bound("input", name, "", checked, None, False, marks_of(checked))
+    return Bound("input", name, "", checked, plain(checked), None, False, marks_of(checked))
 
 
 def bind_output(graph: Graph, name: str, tensor: object, device: torch.device) -> Bound:
@@ -50,7 +50,7 @@ def bind_output(graph: Graph, name: str, tensor: object, device: torch.device) -
     checked = _plain("output", name, info, tensor, device)
     _check_type(f"output {name!r}", info, checked.dtype, tuple(checked.shape))
     _check_writable("output", name, checked)
-    return Bound("output", "", name, checked, None, False, marks_of(checked))
+    return Bound("output", "", name, checked, plain(checked), None, False, marks_of(checked))
 
 
 def bind_state(
@@ -96,7 +96,7 @@ def bind_state(
     _check_type(f"state {present!r}", target, checked.dtype, tuple(shape))
     _check_writable("state", past, checked)
     appended = dim is not None and _appends(graph, past, present, dim, checked.dim())
-    return Bound("state", past, present, checked, dim, appended, marks_of(checked))
+    return Bound("state", past, present, checked, plain(checked), dim, appended, marks_of(checked))
 
 
 def fitting(graph: Graph, bound: Bound, value: object) -> torch.Tensor:

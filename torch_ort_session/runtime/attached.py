@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from torch_ort_session.errors import InputError
+from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime.attach import check_apart, is_count
 from torch_ort_session.runtime.bound import Bound, marks_of, told
 from torch_ort_session.runtime.delivery import Owned, write
@@ -37,21 +38,28 @@ class Prepared:
         targets: What is written, by output.
         form: Their part of the signature.
         written: Identities of the storages that are written.
+        fed: What a run is fed when nothing else is: filled by the first such run.
     """
 
     views: Mapping[str, torch.Tensor]
     targets: Mapping[str, Bound]
     form: tuple[BoundForm, ...]
     written: frozenset[int]
+    fed: dict[str, Value] = field(default_factory=dict)
 
 
 class Attached:
-    """Tensors by the input and the output that they are, and the length of each that grows."""
+    """Tensors by the input and the output that they are, and the length of each that grows.
+
+    Attributes:
+        unbound: What the last run gave for outputs that are not bound, by name.
+    """
 
     def __init__(self) -> None:
         self._bound: dict[tuple[str, str], Bound] = {}
         self._lengths: dict[str, int] = {}
         self._ready: Prepared | None = None
+        self.unbound: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[Bound]:
         return iter(tuple(self._bound.values()))
@@ -103,6 +111,34 @@ class Attached:
             )
         return self._ready
 
+    def fed(
+        self, feed: Mapping[str, Any] | None, intake: Callable[[Mapping[str, object]], dict[str, Value]]
+    ) -> dict[str, Value]:
+        """What a run is fed: what is bound, and the caller's feed beside it.
+
+        Args:
+            feed: Inputs that are not bound, by name.
+            intake: Checks and converts the feeds of a run.
+
+        Raises:
+            InputError: An input is bound and fed, or a feed does not fit.
+        """
+        ready = self.ready()
+        if feed is None or (isinstance(feed, Mapping) and not feed):
+            if not ready.fed:
+                ready.fed.update(intake(ready.views))
+            return ready.fed
+        if not isinstance(feed, Mapping):
+            kind = type(feed).__name__
+            raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
+        for name in feed:
+            if name in ready.views:
+                raise InputError(
+                    f"input {name!r} is bound and was fed as well; leave it out of the feed, or unbind() it",
+                    name=name,
+                )
+        return intake({**feed, **ready.views})
+
     def find(self, name: str, *, output: bool = False) -> Bound | None:
         """What has a name; where an input and an output have it, the one or the other."""
         sources = {bound.source: bound for bound in self if bound.source}
@@ -143,9 +179,7 @@ class Attached:
         """The valid part of a tensor: a view."""
         return bound.valid(self.length(bound))
 
-    def deliver(
-        self, names: tuple[str, ...], results: Sequence[Any], owned: Owned
-    ) -> tuple[dict[str, Any], int]:
+    def deliver(self, names: tuple[str, ...], results: Sequence[Any], owned: Owned) -> int:
         """Write the results of a run to where they belong; all of them or, after an error, none.
 
         Args:
@@ -154,7 +188,7 @@ class Attached:
             owned: Gives memory to those that are not bound.
 
         Returns:
-            What is not bound, by name, and how many bytes were written.
+            How many bytes were written.
 
         Raises:
             InputError: A result does not fit.
@@ -173,11 +207,12 @@ class Attached:
             if bound.capacity_dim is not None:
                 lengths.append((bound, after))
         # Before anything is written: what is not bound may lie in the memory of what is.
-        rest = dict(zip(rest, owned(list(rest.values())), strict=True))
+        rest = dict(zip(rest, owned(list(rest.values())), strict=True)) if rest else rest
         nbytes = write(moves, ready.written)
         for bound, after in lengths:
             self.set_length(bound, after)
-        return rest, nbytes
+        self.unbound = rest
+        return nbytes
 
     def snapshot(self) -> Snapshot:
         """Copies of every state's valid part, and the lengths."""

@@ -21,7 +21,8 @@ class Bound:
         role: What it is to the model.
         source: The input that reads it; empty for an output.
         target: The output that is written to it; empty for an input.
-        tensor: All of it.
+        tensor: All of it, as its owner has it.
+        plain: The same memory, without gradients and as no subclass.
         capacity_dim: The dim along which only the first entries are valid; None when all of it is.
         appended: Whether the model makes its new value by putting new entries behind the valid ones.
         marks: Where and what the tensor was when it was attached; see :func:`marks_of`.
@@ -31,6 +32,7 @@ class Bound:
     source: str
     target: str
     tensor: torch.Tensor
+    plain: torch.Tensor
     capacity_dim: int | None
     appended: bool
     marks: tuple[Any, ...]
@@ -55,15 +57,10 @@ class Bound:
         """Entries along the capacity dim; 0 without one."""
         return 0 if self.capacity_dim is None else self.tensor.shape[self.capacity_dim]
 
-    def plain(self) -> torch.Tensor:
-        """All of it, without gradients and as no subclass; the memory is the same."""
-        plain = self.tensor.detach()
-        return plain if type(plain) is torch.Tensor else plain.as_subclass(torch.Tensor)
-
     def valid(self, length: int) -> torch.Tensor:
         """The part that counts when ``length`` entries do: a view, of all of it without a capacity dim."""
-        plain = self.plain()
-        return plain if self.capacity_dim is None else plain.narrow(self.capacity_dim, 0, length)
+        dim = self.capacity_dim
+        return self.plain if dim is None else self.plain.narrow(dim, 0, length)
 
     def form(self, length: int) -> BoundForm:
         """Its part of a signature."""
@@ -85,11 +82,11 @@ class Bound:
         Raises:
             InputError: It does not fit.
         """
-        tensor, dim = self.plain(), self.capacity_dim
+        tensor, dim = self.plain, self.capacity_dim
         if not isinstance(value, torch.Tensor):
             raise self.misfit("the new value is no tensor")
-        came, have = told(value), told(tensor)
         if value.dtype != tensor.dtype or (dim is None and value.shape != tensor.shape):
+            came, have = told(value), told(tensor)
             grows = self.role == "state" and value.dtype == tensor.dtype
             advice = "; a state that grows needs a capacity_dim" if grows else ""
             raise self.misfit(f"the new value is {came}, the bound tensor is {have}{advice}")
@@ -97,6 +94,7 @@ class Bound:
             return tensor, value, length
         others = [size for axis, size in enumerate(tensor.shape) if axis != dim]
         if value.dim() != tensor.dim() or [s for axis, s in enumerate(value.shape) if axis != dim] != others:
+            came, have = told(value), told(tensor)
             raise self.misfit(f"the new value is {came}, which differs from {have} in more than dim {dim}")
         after = value.shape[dim]
         if after > self.capacity:
@@ -112,6 +110,12 @@ class Bound:
     def misfit(self, what: str) -> InputError:
         """An error that names this tensor."""
         return InputError(f"{self.role} {self.name!r}: {what}", name=self.name)
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over the same memory, without gradients and as no subclass."""
+    made = tensor.detach()
+    return made if type(made) is torch.Tensor else made.as_subclass(torch.Tensor)
 
 
 def marks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
