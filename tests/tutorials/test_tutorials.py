@@ -43,7 +43,7 @@ def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_tutorial_is_tested_here():
     numbered = sorted(path.name for path in TUTORIALS.glob("[0-9]*.py"))
-    assert numbered == ["01_run_a_model.py"]
+    assert numbered == ["01_run_a_model.py", "02_capture_and_replay.py"]
 
 
 def test_a_bar_and_a_strip():
@@ -99,3 +99,34 @@ def test_01_run_a_model_on_given_files(tmp_path):
     done = run(TUTORIALS / "01_run_a_model.py", str(page))
     assert done.returncode == 0, done.stderr
     assert re.search(r"^  unknown +markdown ", done.stdout, re.MULTILINE)
+
+
+def test_02_capture_and_replay_decodes_the_same_tokens_three_ways():
+    done = run(TUTORIALS / "02_capture_and_replay.py", "--tokens", "40")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "capture() -> None\n" in done.stdout
+    row = r"^  (fed, eager|bound, eager|bound, replayed) +[█▏▎▍▌▋▊▉]+ +\d+ µs a token$"
+    assert re.findall(row, done.stdout, re.MULTILINE) == ["fed, eager", "bound, eager", "bound, replayed"]
+    assert "the same tokens every way: yes" in done.stdout
+    # The first step is the capture, and five times 40 tokens replay it.
+    assert "The session counted 1 capture and 200 replays." in done.stdout
+    said = re.search(r"^  it says: (.+)$", done.stdout, re.MULTILINE)
+    assert said is not None and len(set(said[1])) > 8
+    assert done.stdout.endswith(
+        "After binding other logits: there is nothing to replay: 'logits' was bound anew; "
+        "capture() makes one\n"
+    )
+
+
+def test_02_capture_and_replay_says_when_nothing_is_captured(tmp_path):
+    source = (TUTORIALS / "02_capture_and_replay.py").read_text()
+    first = "session = tos.load(model, device=args.device)"
+    assert source.count(first) == 1
+    off = first[:-1] + ', options=tos.Options(capture="off"))'
+    (tmp_path / "tutorial.py").write_text(source.replace(first, off))
+    shutil.copy(TUTORIALS / "_helpers.py", tmp_path)
+    done = run(tmp_path / "tutorial.py", "--tokens", "5")
+    assert "capture off" in done.stdout
+    assert "From here on run() makes every step eagerly" in done.stdout
+    assert "the same tokens every way: yes" in done.stdout
