@@ -172,3 +172,66 @@ def test_m21_a_sequence_beside_bound_tensors() -> None:
         assert torch.equal(y, -x)
         parts = binding.read("parts")
         assert isinstance(parts, tuple) and all(float(part) == step for part in parts)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+@pytest.mark.parametrize(
+    "name",
+    "float float16 bfloat16 double int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128"
+    " float8e4m3fn float8e5m2 int4 uint4".split(),
+)
+def test_every_dtype_reaches_its_place(name: str, drive: Drive) -> None:
+    text = f"g ({name}[n] x, {name}[n] h) => ({name}[m] y, {name}[n] g)"
+    session = load(f"{text} {{ y = Concat <axis = 0> (h, x) g = Identity(x) }}")
+    dtype = session.inputs[0].dtype
+    binding = session.bind()
+    x, h, y = (torch.zeros(count).to(dtype) for count in (4, 4, 8))
+    binding.input("x", x)
+    binding.state("h", "g", h)
+    binding.output("y", y)
+    for step in range(5):
+        before = bits(h).clone()
+        x.copy_(torch.full((4,), step % 2).to(dtype))
+        drive(binding)
+        assert torch.equal(bits(h), bits(x))
+        assert torch.equal(bits(y), torch.cat((before, bits(x))))
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(torch.uint8)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+def test_nothing_at_all_is_written_too(drive: Drive) -> None:
+    session = load("g (float[n] x, float[m, 2] h) => (float[n] y, float[m, 2] g) { y = Neg(x) g = Exp(h) }")
+    binding, x, h = session.bind(), torch.zeros(0), torch.zeros(0, 2)
+    binding.input("x", x)
+    binding.state("h", "g", h)
+    binding.output("y", torch.zeros(0))
+    for _ in range(4):
+        drive(binding)
+    assert h.shape == (0, 2)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+def test_m18_bodies_read_what_is_bound(drive: Drive) -> None:
+    """A body that ignored the binding would see what was there when it was captured."""
+    session = load(
+        "g (float[2] x, bool[1] f, float[2] h) => (float[2] g, float[2] y) {"
+        " z = If (f) <then_branch = t () => (float[2] a) { a = Add(x, h) },"
+        " else_branch = e () => (float[2] b) { b = Sub(x, h) }>"
+        " g = Add(z, x) y = Neg(g) }"
+    )
+    session._machine.policy.learnt.demoted.add("f")
+    binding, x, f, h = session.bind(), torch.ones(2), torch.tensor([True]), torch.zeros(2)
+    binding.input("x", x)
+    binding.input("f", f)
+    binding.state("h", "g", h)
+    expected = torch.zeros(2)
+    for step in range(8):
+        x.fill_(step)
+        f.fill_(step % 3 != 1)
+        expected = (x + expected if step % 3 != 1 else x - expected) + x
+        drive(binding)
+        assert torch.equal(h, expected), step
+        assert torch.equal(binding.read("y"), -expected)
