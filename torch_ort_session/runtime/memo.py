@@ -111,7 +111,7 @@ class Kept:
 
     def restart(self, seen: Seen) -> None:
         """Let dims count from another run; latches when that has happened too often."""
-        self.again += self.short is not None
+        self.again += self.first is not None
         self.first, self.second, self.short = seen, None, None
         if self.again > _RESTARTS:
             self.latch()
@@ -231,11 +231,11 @@ def shorten(program: Program, kept: Kept) -> None:
     first, second = kept.first, kept.second
     assert first is not None and second is not None
     by = second.dims[0] - first.dims[0]
-    slopes = [divmod(b - a, by) if by else (0, 1) for a, b in zip(first.dims, second.dims, strict=True)]
-    found = Growth()
-    if not any(rest for _, rest in slopes):
-        steps = program.steps
-        found = find_growth(steps, first.observation, second.observation, by, kept.wild)
+    slopes = [divmod(b - a, by) for a, b in zip(first.dims, second.dims, strict=True)]
+    if any(rest for _, rest in slopes):
+        kept.restart(second)
+        return
+    found = find_growth(program.steps, first.observation, second.observation, by, kept.wild)
     if not found.dropped:
         kept.latch()
         return
