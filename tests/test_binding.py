@@ -294,3 +294,19 @@ def test_several_precisions(drive: Callable[[tos.Binding], None]) -> None:
         for step in range(1, 7):
             drive(binding)
             assert bool((h == step).all())
+
+
+def test_a_session_counts_and_explains_the_signatures_of_its_bindings() -> None:
+    session = load("g (float[n] x, float[n] h) => (float[n] y) { a = Exp(x) y = Mul(a, h) }")
+    binding, y = session.bind(), torch.zeros(3)
+    binding.input("x", torch.ones(3))
+    binding.output("y", y)
+    for _ in range(4):
+        binding.run({"h": torch.ones(3)})
+    stats = session.stats()
+    assert (stats["signatures"], stats["plans"], stats["static input bytes"]) == (1, 1, 12)
+    assert session.explain().splitlines()[0] == (
+        "(x: float32[3], h: float32[3]) -> (y), bound: x, y: captured after 4 runs"
+    )
+    del binding
+    assert session.stats()["signatures"] == session.stats()["plans"] == 0

@@ -18,10 +18,11 @@ def statistics(machine: Machine) -> dict[str, int]:
         the bytes that captures hold.
     """
     policy = machine.policy
-    held = [entry.captured.memory for entry in policy.entries.values() if entry.captured is not None]
+    entries = [entry for _, entry in policy.everything()]
+    held = [entry.captured.memory for entry in entries if entry.captured is not None]
     return {
         **policy.counters,
-        "signatures": len(policy.entries),
+        "signatures": len(entries),
         "plans": len(held),
         "arena bytes": machine.arena.nbytes,
         "static input bytes": sum(memory.static_inputs for memory in held),
@@ -39,7 +40,7 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
     """
     policy = machine.policy
     parts = []
-    for signature, entry in reversed(policy.entries.items()):
+    for signature, entry in policy.everything():
         runs = f"{entry.runs} run{'' if entry.runs == 1 else 's'}"
         lines = [f"{signature}: {entry.state} after {runs}"]
         plan = plan_of_entry(machine, entry)

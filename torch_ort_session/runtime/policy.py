@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torch_ort_session.ops.kernel import Value
@@ -160,6 +160,12 @@ class Policy:
         found = self.recent = self.entries[signature] = Entry()
         self._forget()
         return signature, found
+
+    def everything(self) -> Iterator[tuple[Signature, Entry]]:
+        """Every entry, those of children last; of each policy the most recently used one first."""
+        yield from reversed(self.entries.items())
+        for child in tuple(self.children):
+            yield from child.everything()
 
     def latest_capture(self) -> tuple[Signature, Entry] | None:
         """The capture that was used last; None when there is none."""

@@ -62,7 +62,8 @@ class Signature(NamedTuple):
             f"{name}: {_described(form)}" + (f" = {values[name]}" if name in values else "")
             for name, *form in self.feeds
         )
-        return f"({', '.join(feeds)}) -> ({', '.join(self.outputs)})"
+        bound = f", bound: {', '.join(form.name for form in self.bound)}" if self.bound else ""
+        return f"({', '.join(feeds)}) -> ({', '.join(self.outputs)}){bound}"
 
 
 def signature_of(
