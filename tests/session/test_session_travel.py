@@ -258,6 +258,7 @@ def test_the_public_names() -> None:
     assert_expected_inline(
         "\n".join(tos.__all__),
         """\
+Binding
 CaptureError
 DeviceIndexError
 DeviceValidationError
