@@ -75,19 +75,12 @@ def test_m7_after_too_many_divergences_what_hangs_on_the_shape_runs_eagerly() ->
     for _ in range(3):
         for zeros in range(6):
             agree(session, eager, with_zeros(zeros))
-    assert regions(session) == [
-        "1 recorded",
-        "NonZero",
-        "Reshape",
-        "1 recorded",
-        *(["Gather", "Neg", "Abs"]),
-        "2 recorded",
-    ]
+    assert regions(session) == ["1 recorded", "NonZero", "1 recorded", "Gather", "2 recorded"]
     assert counted(session, "captures", "retirements", "latched signatures") == (5, 4, 0)
     text = session.explain()
     assert "nodes whose shapes do not settle: NonZero_1" in text
     assert "the shape of its result changed too often from run to run" in text
-    assert "unresolved input shape: the shape of 'z' changes from run to run" in text
+    assert "unresolved input shape: the shape of 'f' changes from run to run" in text
 
 
 def test_m7_shapes_that_never_settle_before_the_capture_are_loosened_too() -> None:
@@ -102,7 +95,7 @@ def test_m9_a_branch_that_flips_its_shape_too_often_keeps_the_rest_recorded() ->
     session, eager = pair(BRANCH)
     for number in range(60):
         agree(session, eager, signed(1 if number % 5 else -1))
-    assert regions(session) == ["3 recorded", "If", "Abs", "1 recorded"]
+    assert regions(session) == ["3 recorded", "If", "1 recorded"]
     assert counted(session, "loosened nodes", "latched signatures") == (1, 0)
 
 

@@ -62,24 +62,36 @@ def split(
     """
     regions: list[Region] = []
     stretch: list[int] = []
+    # Many steps may hang on one shape that does not settle: they are one region, whose first step says why.
+    shifting: list[int] = []
     unsettled: set[int] = set()
+    cause: tuple[Reason, str] | None = None
 
     def close() -> None:
         if stretch:
             regions.append(_stretch(tuple(stretch), steps, observation, minimum))
-            stretch.clear()
+        if shifting and cause is not None:
+            regions.append(Region(tuple(shifting), *cause))
+        stretch.clear()
+        shifting.clear()
 
     for position, step in enumerate(steps.items):
         if is_folded(step, taint):
             continue
+        shift = _unsettled(step, taint, loose, unsettled) if loose else None
         why = seam_reason(step, taint, observation, device, quarantined)
-        if loose:
-            why = _unsettled(step, taint, loose, unsettled) or why
-        if why is None:
+        if shift is not None:
+            if not shifting:
+                close()
+                cause = shift
+            shifting.append(position)
+        elif why is None:
+            if shifting:
+                close()
             stretch.append(position)
-            continue
-        close()
-        regions.append(Region((position,), *why))
+        else:
+            close()
+            regions.append(Region((position,), *why))
     close()
     return tuple(regions)
 

@@ -12,7 +12,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import Decline, DeclineReport, Reason
 from torch_ort_session.plan.segments import Region, split
 from torch_ort_session.plan.specs import fits
-from torch_ort_session.plan.steps import NOTHING, Steps
+from torch_ort_session.plan.steps import Steps
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
@@ -152,17 +152,16 @@ def capture(
         nothing = Decline("", "", "", Reason.NOTHING, "no segment is left to record")
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
-    needs = _needs(steps, regions)
-    copied, passed = _static_inputs(steps, fed, frame, needs[-1], delivery)
+    reads = _last_reads(steps, regions)
+    copied, passed = _static_inputs(steps, fed, frame, reads.anywhere, delivery)
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
-    attempt = _Attempt(warm, frame, recorder, observer)
+    attempt = _Attempt(warm, frame, recorder, reads, observer)
     try:
-        for number, region in enumerate(regions):
-            later, in_segments = needs[number], _read_by_segments(steps, regions[number + 1 :])
+        for region in regions:
             if region.is_segment:
-                attempt.segment(region, later)
+                attempt.segment(region)
             else:
-                attempt.seam(region, later, in_segments)
+                attempt.seam(region)
         results = [frame[value] for value in steps.outputs]
         attempt.finish(arena)
         for value in (*attempt.raw, *(place for _, place in passed)):
@@ -181,22 +180,26 @@ class _Attempt:
         warm: What is captured.
         frame: Values so far.
         recorder: Records.
+        reads: Which region is the last to read a value.
         stages: The regions so far.
         kept: For each recording, the results that others read.
         raw: Results of seams that no segment reads.
         observer: Is told of regions and steps.
     """
 
-    def __init__(self, warm: Warm, frame: Values, recorder: Recorder, observer: Observer) -> None:
+    def __init__(
+        self, warm: Warm, frame: Values, recorder: Recorder, reads: _LastReads, observer: Observer
+    ) -> None:
         self.warm = warm
         self.frame = frame
         self.recorder = recorder
+        self.reads = reads
         self.stages: list[Stage] = []
         self.kept: list[list[torch.Tensor]] = []
-        self.raw: list[int] = []
+        self.raw: set[int] = set()
         self.observer = observer
 
-    def segment(self, region: Region, later: set[int]) -> None:
+    def segment(self, region: Region) -> None:
         calls = self.calls(region)
         told, number = self.told(calls, region), len(self.stages)
         current: BoundStep | None = None
@@ -222,33 +225,37 @@ class _Attempt:
                 raise
             raise_failure(current.step, self.warm.program.steps, self.frame, error)
         self.stages.append(Stage(region, calls, recording))
-        made = {value for call in calls for value in call.step.outputs if value != NOTHING}
+        kept = []
         for call in calls:
-            self.compare(call, made)
-        self.kept.append([self.frame[value] for value in made & later if _is_tensor(self.frame[value])])
-        for value in made - later:
-            self.frame[value] = None
+            self.compare(call, recorded=True)
+            for value in call.step.outputs:
+                if self.reads.anywhere.get(value, -1) <= number:
+                    self.frame[value] = None
+                elif _is_tensor(self.frame[value]):
+                    kept.append(self.frame[value])
+        self.kept.append(kept)
 
-    def seam(self, region: Region, later: set[int], in_segments: set[int]) -> None:
-        calls = self.calls(region)
+    def seam(self, region: Region) -> None:
+        calls, number = self.calls(region), len(self.stages)
         for bound in self.told(calls, region):
             try:
                 bound.call(self.frame)
             except Exception as error:
                 raise_failure(bound.step, self.warm.program.steps, self.frame, error)
             # The shape of what no segment reads is nobody's concern.
-            self.compare(bound, in_segments)
-        landings: list[tuple[int, torch.Tensor]] = []
-        for value in dict.fromkeys(v for bound in calls for v in bound.step.outputs if v != NOTHING):
-            held = self.frame[value]
-            if value in in_segments and _is_tensor(held):
-                # A seam may hand on memory of somebody else's; what segments read never moves.
-                self.frame[value] = held.clone(memory_format=torch.preserve_format)
-                landings.append((value, self.frame[value]))
-            else:
-                self.raw.append(value)
-                if value not in later:
+            self.compare(bound, recorded=False)
+            self.raw.update(
+                value for value in bound.step.outputs if self.reads.recorded.get(value, -1) < number
+            )
+            for value in bound.release:
+                if value in self.raw:
                     self.frame[value] = None
+        landings: list[tuple[int, torch.Tensor]] = []
+        for value in dict.fromkeys(v for bound in calls for v in bound.step.outputs):
+            if value not in self.raw and _is_tensor(self.frame[value]):
+                # A seam may hand on memory of somebody else's; what segments read never moves.
+                self.frame[value] = self.frame[value].clone(memory_format=torch.preserve_format)
+                landings.append((value, self.frame[value]))
         self.stages.append(Stage(region, calls, None, tuple(landings)))
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
@@ -258,11 +265,12 @@ class _Attempt:
         """The calls to make: somebody may want to be told of each."""
         return watch_calls(calls, region, len(self.stages), self.observer) if self.observer.on else calls
 
-    def compare(self, bound: BoundStep, values: set[int]) -> None:
-        """The specs of the capture pass must be those of the warm run."""
+    def compare(self, bound: BoundStep, *, recorded: bool) -> None:
+        """The specs that segments rely on must be those of the warm run."""
         for value in bound.step.outputs:
             spec, held = self.warm.observation.specs[value], self.frame[value]
-            if value in values and spec is not None and not (_is_tensor(held) and fits(spec, held)):
+            relied_on = recorded or self.reads.recorded.get(value, -1) > len(self.stages)
+            if relied_on and spec is not None and not (_is_tensor(held) and fits(spec, held)):
                 node = bound.step.node
                 was, now = described(spec), described(held)
                 name = self.warm.program.steps.names[value]
@@ -331,7 +339,7 @@ def _captured(
 
 
 def _static_inputs(
-    steps: Steps, fed: Mapping[str, Value], frame: Values, read: set[int], delivery: Delivery | None
+    steps: Steps, fed: Mapping[str, Value], frame: Values, read: Mapping[int, int], delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
     """Put every feed that is read in place: tensors as copies that stay, the rest as it is."""
     in_place = frozenset() if delivery is None else delivery.in_place
@@ -352,33 +360,31 @@ def _static_inputs(
     return tuple(copied), tuple(passed)
 
 
-def _needs(steps: Steps, regions: Sequence[Region]) -> list[set[int]]:
-    """For each region what is read after it; at the end what is read at all."""
-    needed = set(steps.outputs)
-    found: list[set[int]] = []
-    for region in reversed(regions):
-        found.append(set(needed))
-        needed |= _reads(steps, region)
-    found.reverse()
-    return [*found, needed]
+@dataclass(frozen=True, slots=True, eq=False)
+class _LastReads:
+    """The place of the last region that reads each value.
+
+    Attributes:
+        anywhere: In any region; the number of regions for results.
+        recorded: In a segment.
+    """
+
+    anywhere: dict[int, int]
+    recorded: dict[int, int]
 
 
-def _reads(steps: Steps, region: Region) -> set[int]:
-    read: set[int] = set()
-    for position in region.positions:
-        step = steps.items[position]
-        read.update(step.inputs)
-        for body in step.bodies.values():
-            read.update(outside for outside, _ in body.captured)
-    return read - {NOTHING}
-
-
-def _read_by_segments(steps: Steps, regions: Sequence[Region]) -> set[int]:
-    read: set[int] = set()
-    for region in regions:
-        if region.is_segment:
-            read |= _reads(steps, region)
-    return read
+def _last_reads(steps: Steps, regions: Sequence[Region]) -> _LastReads:
+    found = _LastReads({}, {})
+    for number, region in enumerate(regions):
+        for position in region.positions:
+            step = steps.items[position]
+            outside = [value for body in step.bodies.values() for value, _ in body.captured]
+            for value in (*step.inputs, *outside):
+                found.anywhere[value] = number
+                if region.is_segment:
+                    found.recorded[value] = number
+    found.anywhere.update(dict.fromkeys(steps.outputs, len(regions)))
+    return found
 
 
 def _row(steps: Steps, region: Region) -> Decline:

@@ -16,7 +16,7 @@ from torch_ort_session.runtime.execute import Values, raise_failure
 
 def replay(
     captured: Captured, fed: Mapping[str, Value], delivery: Delivery | None = None
-) -> tuple[list[Any], Decline | None]:
+) -> tuple[list[Any], tuple[Decline, ...]]:
     """Run a captured signature on new feeds.
 
     Args:
@@ -25,8 +25,8 @@ def replay(
         delivery: Of the binding that the capture belongs to; it takes the results as they are.
 
     Returns:
-        The results, in memory of their own, and why the capture is no longer valid, if it is not: where a
-        seam gave another shape than in the warm run, the rest ran eagerly, so that the results are right.
+        The results, in memory of their own, and every seam that gave another shape than in the warm run:
+        then the rest ran eagerly, so that the results are right, and the capture is no longer valid.
 
     Raises:
         KernelError: A seam failed; the capture stays valid.
@@ -37,24 +37,25 @@ def replay(
     if captured.whole is not None and captured.results is not None:
         captured.whole.replay()
         if delivery is not None:
-            return list(captured.results), None
-        return [result.clone() for result in captured.results], None
+            return list(captured.results), ()
+        return [result.clone() for result in captured.results], ()
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:
         frame[place] = fed[name]
-    divergence: Decline | None = None
+    diverged: tuple[Decline, ...] = ()
     for stage in captured.stages:
-        if divergence is not None:
+        if stage.recording is None:
             _run(captured, stage, frame)
-        elif stage.recording is not None:
-            stage.recording.replay()
+            diverged += _land(captured, stage, frame, copy=not diverged)
+        elif diverged:
+            _run(captured, stage, frame)
         else:
-            divergence = _land(captured, stage, frame)
+            stage.recording.replay()
     outputs = [frame[value] for value in captured.warm.program.steps.outputs]
     if delivery is not None:
-        return outputs, divergence
-    return captured.own_results(outputs, fed), divergence
+        return outputs, diverged
+    return captured.own_results(outputs, fed), diverged
 
 
 def _run(captured: Captured, stage: Stage, frame: Values) -> None:
@@ -63,23 +64,24 @@ def _run(captured: Captured, stage: Stage, frame: Values) -> None:
             bound.call(frame)
         except Exception as error:
             raise_failure(bound.step, captured.warm.program.steps, frame, error)
+        for value in bound.release:
+            frame[value] = None
 
 
-def _land(captured: Captured, stage: Stage, frame: Values) -> Decline | None:
-    """Run a seam and copy its results to where segments read them; says what does not fit there."""
-    _run(captured, stage, frame)
-    wrong: Decline | None = None
+def _land(captured: Captured, stage: Stage, frame: Values, *, copy: bool) -> tuple[Decline, ...]:
+    """Copy a seam's results to where segments read them; says which do not fit there."""
+    wrong: tuple[Decline, ...] = ()
     for value, slot in stage.landings:
         made = frame[value]
-        if (
+        if not (
             isinstance(made, torch.Tensor)
             and made.shape == slot.shape
             and made.dtype == slot.dtype
             and made.device == slot.device
         ):
+            wrong += (_divergence(captured, stage, value, slot, made),)
+        elif copy:
             frame[value] = slot.copy_(made)
-        else:
-            wrong = _divergence(captured, stage, value, slot, made)
     return wrong
 
 

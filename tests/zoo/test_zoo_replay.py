@@ -1,0 +1,90 @@
+"""Every model of zoo.toml replays: with other data, between runs of another size, beside a second session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+import torch_ort_session as tos
+from benchmarks import fetch, recipes
+
+EXACT = 1e-6
+"""Of the largest magnitude; most models agree to the bit."""
+
+INEXACT = {"mtcnn-rnet": 3e-6, "mtcnn-onet": 3e-6}
+"""Models that are further off, and how far: the same calls in other memory may sum in another order."""
+
+DATA_SHAPED = {"kokoro-int8"}
+"""Models whose shapes follow from data, so that other data ends a capture."""
+
+MODELS = fetch.read_zoo()
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])
+def test_replays_agree_with_eager_runs(model: Mapping[str, Any]) -> None:
+    path = fetch.fetch(model)
+    eager = tos.load(path, options=tos.Options(capture="off", num_threads=1))
+    session, other = (tos.load(path, options=tos.Options(num_threads=1)) for _ in range(2))
+    sizes = model.get("sizes") or [{}]
+    first, second = sizes[0], sizes[-1]
+    worst = 0.0
+    held: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for runs, size, seed in plan(first, second, eager, session, other):
+        feed = recipes.feeds(model, size, seed)
+        want = list(tensors(eager.run(None, feed)))
+        got = list(tensors(runs.run(None, feed)))
+        for ours, theirs in zip(got, want, strict=True):
+            worst = max(worst, distance(ours, theirs))
+            held.append((ours, ours.clone()))
+    for result, then in held:
+        assert torch.equal(result.nan_to_num(), then.nan_to_num()), "a later run wrote to a result"
+    assert worst <= INEXACT.get(model["name"], EXACT)
+    stats = session.stats()
+    assert stats["captures"] >= 1, session.explain()
+    assert stats["replays"] >= 4 or model["name"] in DATA_SHAPED, session.explain()
+
+
+def plan(
+    first: Mapping[str, Any],
+    second: Mapping[str, Any],
+    eager: tos.Session,
+    session: tos.Session,
+    other: tos.Session,
+) -> Iterator[tuple[tos.Session, Mapping[str, Any], int]]:
+    """Runs until all is captured, then in turn, with data that differs from run to run."""
+    for seed in (0, 1, 2):
+        yield session, first, seed
+        if first is not second:
+            yield session, second, seed
+        yield other, first, seed + 10
+    for seed in (3, 0):
+        yield session, first, seed
+        yield other, first, seed + 5
+        yield session, second, seed
+        yield session, first, seed + 1
+
+
+def tensors(results: list[Any]) -> Iterator[torch.Tensor]:
+    for result in results:
+        if isinstance(result, tuple):
+            yield from tensors(list(result))
+        elif isinstance(result, torch.Tensor):
+            yield result
+
+
+def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """How far apart two results are, as a share of the largest magnitude; infinite where they must not be."""
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return float("inf")
+    if not theirs.is_floating_point():
+        return 0.0 if torch.equal(ours, theirs) else float("inf")
+    if not torch.equal(ours.isnan(), theirs.isnan()):
+        return float("inf")
+    a, b = ours.double().nan_to_num(), theirs.double().nan_to_num()
+    if a.numel() == 0 or torch.equal(a, b):
+        return 0.0
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
