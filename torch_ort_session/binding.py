@@ -105,8 +105,8 @@ class Binding:
     ) -> None:
         """Attach a tensor that is an input and, after the run, what the model made of it.
 
-        With a ``capacity_dim``, a ``present`` that the model makes by putting entries behind ``past`` is written
-        in its new part only; any other is copied whole after the run.
+        With a ``capacity_dim``, a ``present`` that the model makes by putting entries behind ``past`` is
+        written in its new part only; any other is copied whole after the run.
 
         Args:
             past: The input that reads it.
