@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ort_session.errors import InputError
-from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
+from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.ir.types import Dim, OptionalType, SequenceType, TensorType, ValueType, describe
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
-from torch_ort_session.plan.build import build_steps
 from torch_ort_session.plan.explain import explain
 from torch_ort_session.plan.lower import lower
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.steps import Setting
 from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.devices import resolve_device
 from torch_ort_session.runtime.entries import describe_entries, statistics
-from torch_ort_session.runtime.execute import Program, bind_steps
+from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.forks import put_right
 from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Limits, Policy
+from torch_ort_session.runtime.programs import builder
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
-from torch_ort_session.runtime.results import Outputs
+from torch_ort_session.runtime.results import Outputs, wanted_names
 from torch_ort_session.runtime.runner import run, run_eagerly
 from torch_ort_session.runtime.tracing import watch_program
 from torch_ort_session.runtime.validation import ValidationWord
@@ -96,7 +96,7 @@ class Session:
         self._lock = threading.RLock()
         self._machine = Machine(
             graph=self._model.graph,
-            build=self._build,
+            build=builder(device, self._weights, self._validation),
             device=device,
             policy=Policy(Limits(plans=options.max_plans), {}),
             recorder=functools.partial(_recorder, device, options.verify),
@@ -106,6 +106,7 @@ class Session:
             verify=options.verify,
         )
         self._program(tuple(info.name for info in self._model.graph.outputs))
+        put_right(self)
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -174,12 +175,7 @@ class Session:
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
         if output_names is None:
             return self._run(tuple([info.name for info in self._model.graph.outputs]), feed)
-        if isinstance(output_names, str):
-            raise InputError(f"output_names is a list of names; write [{output_names!r}]", name=output_names)
-        for name in output_names:
-            if not isinstance(name, str) or not name:
-                raise InputError(f"output names are non-empty strings, not {name!r}", got=repr(name))
-        return self._run(tuple(output_names), feed)
+        return self._run(wanted_names(output_names), feed)
 
     def module(self, *, trainable: bool = False) -> SessionModule:
         """The model as a ``torch.nn.Module`` with weights of its own.
@@ -222,7 +218,7 @@ class Session:
         """
         if output_names is None:
             output_names = [info.name for info in self._model.graph.outputs]
-        names = tuple(output_names)
+        names = wanted_names(output_names)
         with self._lock:
             program, keys, intake = self._program(names)
             fed = intake(feed)
@@ -308,7 +304,7 @@ class Session:
         found = self._programs.get(names)
         if found is None:
             graph = self._model.graph
-            program = self._build(graph, names)
+            program = self._machine.build(graph, names)
             candidates = key_feed_candidates(program.steps)
             places = zip(program.steps.input_names, program.steps.inputs, strict=True)
             keys = frozenset(name for name, place in places if place in candidates)
@@ -321,17 +317,6 @@ class Session:
             self._programs.move_to_end(names)
         return found
 
-    def _build(self, graph: Graph, names: tuple[str, ...]) -> Program:
-        setting = Setting(self._device, self._constant, validation=self._validation)
-        return bind_steps(build_steps(graph, setting, names))
-
-    def _constant(self, name: str, weight: Weight, device: torch.device) -> Value:
-        if device.type == "cpu" or not isinstance(weight.data, torch.Tensor):
-            return weight.data
-        if name not in self._weights:
-            self._weights[name] = weight.data.to(device)
-        return self._weights[name]
-
     def __repr__(self) -> str:
         lines = [f"Session({self._model.source!r}, device={str(self._device)!r})"]
         lines += [f"  input  {port}" for port in self.inputs]
@@ -339,6 +324,14 @@ class Session:
         nodes = sum(1 for _ in self._model.graph.all_nodes())
         lines.append(f"  {nodes} nodes, {byte_size(weight_bytes(self._model.graph))} of weights")
         return "\n".join(lines)
+
+    def after_fork(self) -> None:
+        """In a forked child: give up a run that another thread of the parent was in."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+            self._machine = self._machine.renewed()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Session, (self._model, self._device, self._options))
@@ -371,7 +364,9 @@ def load(
         InputError: The device is not available.
     """
     target = resolve_device(device)
-    return Session(load_model(model, base_dir=base_dir), target, options or Options())
+    with torch.inference_mode(False):
+        # A weight made in inference mode would keep every later run from being differentiable.
+        return Session(load_model(model, base_dir=base_dir), target, options or Options())
 
 
 def _recorder(device: torch.device, poison: bool) -> Recorder | str:

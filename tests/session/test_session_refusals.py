@@ -322,6 +322,20 @@ def test_run_wants_names_and_a_mapping(session: tos.Session) -> None:
         message(tos.InputError, lambda: session.run(None, IMAGE)),  # type: ignore[arg-type]
         """feed is a mapping from input names to values, not a Tensor""",
     )
+    assert_expected_inline(
+        message(tos.InputError, lambda: session.run(3, feed)),  # type: ignore[arg-type]
+        """output_names is a list of names or None; got int""",
+    )
+    assert_expected_inline(
+        message(tos.InputError, lambda: session.run({"y"}, feed)),  # type: ignore[arg-type]
+        """output_names is a list of names or None; got set""",
+    )
+
+
+def test_names_may_come_from_a_generator(session: tos.Session) -> None:
+    names = [port.name for port in session.outputs]
+    results = session.run((name for name in names), {"image": IMAGE, "label": LABEL})  # type: ignore[arg-type]
+    assert len(results) == len(names)
 
 
 def test_the_facts_of_a_message_are_fields(session: tos.Session) -> None:

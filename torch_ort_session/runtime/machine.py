@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -45,6 +45,11 @@ class Machine:
     verify: bool = False
     tracer: Tracer = field(default_factory=Tracer)
     memo: Memo = field(default_factory=Memo)
+
+    def renewed(self) -> Machine:
+        """The same, as before its first run."""
+        policy = Policy(self.policy.limits, {})
+        return replace(self, policy=policy, arena=Arena(self.device), tracer=Tracer(), memo=Memo())
 
 
 RandomState = tuple[torch.Tensor, ...]

@@ -7,6 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+import torch.utils._pytree as pytree
+
+from torch_ort_session.errors import InputError
 
 
 class Outputs(tuple[Any, ...]):
@@ -43,6 +46,33 @@ class Outputs(tuple[Any, ...]):
         return "Outputs(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._names, self, strict=True)) + ")"
 
 
+# Function transforms and torch.export take results apart and put them together again.
+pytree.register_pytree_node(
+    Outputs,
+    lambda outputs: (list(outputs), outputs.keys()),
+    lambda values, names: Outputs(names, list(values)),
+    serialized_type_name="torch_ort_session.Outputs",
+)
+
+
+def wanted_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of results as they were asked for, checked.
+
+    Raises:
+        InputError: They are no list of names, or one of them is no name.
+    """
+    if isinstance(names, str):
+        raise InputError(f"output_names is a list of names; write [{names!r}]", name=names)
+    if not isinstance(names, Iterable) or isinstance(names, set | frozenset):
+        kind = type(names).__name__
+        raise InputError(f"output_names is a list of names or None; got {kind}", got=kind)
+    listed = tuple(names)
+    for name in listed:
+        if not isinstance(name, str) or not name:
+            raise InputError(f"output names are non-empty strings, not {name!r}", got=repr(name))
+    return listed
+
+
 def storages(values: Iterable[Any]) -> set[int]:
     """Addresses of the memory behind tensors, those inside of sequences included."""
     found: set[int] = set()
@@ -57,11 +87,13 @@ def storages(values: Iterable[Any]) -> set[int]:
 
 
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
-    """The memory behind a tensor; None inside of a function transform, whose tensors show none."""
+    """The memory behind a tensor; None for those of a function transform or a tracer, which show none."""
     try:
-        return value.untyped_storage()
-    except NotImplementedError:
+        storage = value.untyped_storage()
+        storage.data_ptr()
+    except (NotImplementedError, RuntimeError):
         return None
+    return storage
 
 
 def storage_ids(values: Iterable[Any]) -> set[int]:
@@ -102,8 +134,17 @@ def own(
     Returns:
         The results, copied only where they had to be.
     """
+    if torch.compiler.is_compiling():
+        # Tensors of torch.compile show no memory: it may drop a copy that turns out to be needless.
+        return [_copied(result) for result in results]
     taken = storages(fed)
     return [_owned(result, constants, taken, device) for result in results]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_copied(item) for item in value)
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _owned(value: Any, constants: frozenset[int], taken: set[int], device: torch.device) -> Any:
