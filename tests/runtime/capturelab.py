@@ -25,6 +25,19 @@ CHAIN = (
 STEPS = 6
 """Nodes of :data:`CHAIN`, each of which is one call."""
 
+SEAMS = (
+    "g (float[n] x, float[n] w) => (float[n] y, float[k] v)"
+    " { a = Exp(x) b = Mul(a, w) s = Sqrt(b) t = Log(b) z = NonZero(b) c = Neg(b) d = Add(s, t) e = Sub(c, d)"
+    " y = Sub(e, a) i = Squeeze(z) v = Gather(c, i) }"
+)
+BRANCHES = (
+    "g (float[n] x) => (float[m] y, float[n] z) { p = ReduceSum <keepdims = 0> (x)"
+    " zero = Constant <value_float = 0.0> () q = Greater(p, zero) n = Neg(x) o = Sin(n) r = Abs(o)"
+    " b = If (q) <then_branch = t () => (float[n] a) { a = Exp(n) },"
+    " else_branch = e () => (float[k] s) { s = Concat <axis = 0> (n, n) }> f = Abs(b) h = Sqrt(f)"
+    " i = Cos(h) y = Neg(i) z = Mul(n, r) }"
+)
+
 
 def session_on(text: str, **options: Any) -> tos.Session:
     """A session that captures, with the oracle in Python where the extension is not built."""
