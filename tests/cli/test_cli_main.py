@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import onnx
 import pytest
 from expecttest import assert_expected_inline
+from onnx import TensorProto, helper
 
 from torch_ort_session import __version__
 from torch_ort_session.cli import build, common, inspect, main
@@ -54,6 +56,27 @@ torch-ort-session: error: KeyError: 'lost'
 (`torch-ort-session --debug ...` shows where)
 """,
     )
+
+
+def test_names_that_the_terminal_cannot_show(folder: Path) -> None:
+    of = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("é", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["é"], ["y"])], "g", of[:1], of[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), "m.onnx")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_ort_session", "inspect", "m.onnx"],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert b"\\xe9  float32[2]" in done.stdout
+
+
+def test_a_backtrace_is_no_message(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: str) -> None:
+        raise RuntimeError("no room\nException raised from here (most recent call first):\nframe #0")
+
+    monkeypatch.setattr(inspect, "load_model", fail)
+    assert "frame" not in command("inspect", "a.onnx").err
 
 
 def test_an_interrupt_ends_quietly(command, monkeypatch: pytest.MonkeyPatch) -> None:

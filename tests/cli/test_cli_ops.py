@@ -139,3 +139,9 @@ def test_the_real_table(command) -> None:
     lines = command("ops").out.splitlines()
     assert any(line.split()[:2] == ["Add", "ai.onnx"] for line in lines)
     assert command("ops", "--check", "Add").code == 0
+
+
+def test_an_operator_as_messages_write_it(command) -> None:
+    assert command("ops", "--check", "ai.onnx::Add").out == command("ops", "--check", "Add").out
+    error = command("ops", "--check", "layernormalization").err
+    assert error.endswith("; is 'LayerNormalization' meant?\n")

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from expecttest import assert_expected_inline
+from onnx import TensorProto, helper
 
 from torch_ort_session.cli.run import as_array, describe
 
@@ -122,6 +124,55 @@ def test_a_dimension_that_no_input_has(command, dense: str) -> None:
 torch-ort-session: error: --dim 'bacth=4' names no dimension of the inputs; symbolic dimensions: batch
 """,
     )
+
+
+@pytest.mark.parametrize("size", [10**14, 10**23])
+def test_an_absurd_dimension(command, dense: str, size: int) -> None:
+    outcome = command("run", dense, "--random", "--dim", f"batch={size}")
+    assert outcome.code == 1
+    assert outcome.err == (
+        f"torch-ort-session: error: input 'x' cannot be made at random with shape [{size}, 3]\n"
+    )
+
+
+def test_files_that_are_no_arrays(command, dense: str, folder: Path) -> None:
+    Path("empty.npy").touch()
+    np.savez("many.npz", a=np.ones(2))
+    assert_expected_inline(
+        command("run", dense, "--input", "x=empty.npy").err
+        + command("run", dense, "--input", "x=many.npz").err,
+        """\
+torch-ort-session: error: empty.npy: not an array file of numpy (No data left in file)
+torch-ort-session: error: many.npz: an archive of arrays (.npz); save the one that is meant as .npy
+""",
+    )
+
+
+def test_an_input_given_twice(command, dense: str, folder: Path) -> None:
+    np.save("x.npy", np.ones((1, 3), np.float32))
+    outcome = command("run", dense, "--input", "x=x.npy", "--input", "x=x.npy")
+    assert_expected_inline(
+        outcome.err,
+        """\
+torch-ort-session: error: --input is given twice for 'x'
+""",
+    )
+
+
+def test_outputs_whose_names_make_one_file_name(command, folder: Path) -> None:
+    """The second one overwrote the first."""
+    nodes = [helper.make_node("Neg", ["x"], ["a/b"]), helper.make_node("Abs", ["x"], ["a_b"])]
+    of = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "a/b", "a_b")]
+    graph = helper.make_graph(nodes, "two", of[:1], of[1:])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), "two.onnx"
+    )
+    np.save("x.npy", np.array([-1.0, 2.0], np.float32))
+    assert command("run", "two.onnx", "--input", "x=x.npy", "--output", "out").code == 0
+    assert {path.name: np.load(path).tolist() for path in Path("out").iterdir()} == {
+        "a_b.npy": [1.0, -2.0],
+        "a_b_1.npy": [1.0, 2.0],
+    }
 
 
 def test_strings_are_not_made_up(command, words: str) -> None:

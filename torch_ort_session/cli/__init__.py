@@ -6,6 +6,7 @@ One file a subcommand; each has ``add(subparsers)``, which declares its argument
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 1 for an error, which is printed as one message. Wrong usage exits with 2.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names in a model may hold what the terminal's encoding lacks.
+            stream.reconfigure(errors="backslashreplace")
     args = parser().parse_args(argv)
     try:
         return int(args.run(args))
@@ -64,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _message(error: Exception) -> str:
     if isinstance(error, SessionError):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return f"{type(error).__name__}: {error}\n(`torch-ort-session --debug ...` shows where)"
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    # torch puts a C++ backtrace behind some of its messages.
+    text = str(error).partition("\nException raised from")[0]
+    return f"{type(error).__name__}: {text}\n(`torch-ort-session --debug ...` shows where)"

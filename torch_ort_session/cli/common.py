@@ -62,7 +62,7 @@ def waiting(text: str, *, stream: TextIO | None = None, quiet: float = _QUIET_SE
         quiet: Seconds before anything is shown.
     """
     shown = stream if stream is not None else sys.stderr
-    if not shown.isatty():
+    if shown is None or not shown.isatty():
         yield
         return
     done = threading.Event()

@@ -57,6 +57,8 @@ def make_feed(ports: Sequence[Port], args: argparse.Namespace) -> Feed:
     feed: Feed = {}
     for text in args.input:
         name, path = _split(text, names)
+        if name in feed:
+            raise CommandError(f"--input is given twice for {name!r}")
         feed[name] = _array(path)
     symbols = list(dict.fromkeys(dim for port in ports for dim in port.shape or () if isinstance(dim, str)))
     sizes = dict(_dim(text, symbols) for text in args.dim)
@@ -79,9 +81,13 @@ def _split(text: str, names: Sequence[str]) -> tuple[str, str]:
 
 def _array(path: str) -> object:
     try:
-        return np.load(Path(path), allow_pickle=False)
-    except ValueError as error:
+        found = np.load(Path(path), allow_pickle=False)
+    except (ValueError, EOFError) as error:
         raise CommandError(f"{path}: not an array file of numpy ({error})") from error
+    if not isinstance(found, np.ndarray):
+        found.close()
+        raise CommandError(f"{path}: an archive of arrays (.npz); save the one that is meant as .npy")
+    return found
 
 
 def _dim(text: str, symbols: Sequence[str]) -> tuple[str, int]:
@@ -99,8 +105,16 @@ def _random(port: Port, sizes: Mapping[str, int], generator: torch.Generator) ->
         kind = describe(port.type)
         raise CommandError(f"input {port.name!r} ({kind}) cannot be made at random; give --input for it")
     shape = [dim if isinstance(dim, int) else sizes.get(dim or "", 1) for dim in port.shape]
-    if port.dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(port.dtype)
-    if port.dtype.is_complex:
-        return torch.randn(shape, generator=generator, dtype=torch.complex64).to(port.dtype)
-    return torch.randint(0, 2, shape, generator=generator).to(port.dtype)
+    try:
+        return _drawn(shape, port.dtype, generator)
+    except (RuntimeError, TypeError) as error:
+        # What torch says of an absurd size is a C++ backtrace.
+        raise CommandError(f"input {port.name!r} cannot be made at random with shape {shape}") from error
+
+
+def _drawn(shape: list[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    if dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=torch.complex64).to(dtype)
+    return torch.randint(0, 2, shape, generator=generator).to(dtype)

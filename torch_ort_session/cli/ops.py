@@ -128,11 +128,15 @@ def _rows(items: list[dict[str, Any]]) -> list[str]:
 
 
 def _check(op: str, domain: str | None, as_json: bool) -> int:
+    where, _, name = op.rpartition("::")
+    if where:
+        # As messages write it: ai.onnx::Add.
+        op, domain = name, "" if where == "ai.onnx" else where
     known = {where for where, name in registry.kernels() if name == op}
     known |= {where for where in _DOMAINS if schema.revisions(op, where)}
     domains = sorted(known if domain is None else known & {domain})
     if not domains:
-        raise CommandError(f"no operator {op!r} is known, neither here nor to the installed onnx")
+        raise CommandError(f"no operator {op!r} is known, neither here nor to the installed onnx{_meant(op)}")
     revisions = [_revision(op, where, since) for where in domains for since in _revisions(op, where)]
     if as_json:
         print_json(revisions)
@@ -140,6 +144,15 @@ def _check(op: str, domain: str | None, as_json: bool) -> int:
         print(op)
         print("\n".join(table((r["domain"], str(r["since"]), r["status"], r["where"]) for r in revisions)))
     return 1 if any(r["status"] == "missing" for r in revisions) else 0
+
+
+def _meant(op: str) -> str:
+    """The operators whose names differ from one in case alone."""
+    names = {name for _, name in registry.kernels()} | {
+        name for d in _DOMAINS for name in schema.operators(d)
+    }
+    close = sorted(name for name in names if name.lower() == op.lower())
+    return f"; is {' or '.join(map(repr, close))} meant?" if close else ""
 
 
 def _revisions(op: str, domain: str) -> tuple[int, ...]:

@@ -94,12 +94,17 @@ def _number(value: float) -> str:
 
 def _write(folder: Path, outputs: list[dict[str, Any]], values: Sequence[object]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
     for index, (facts, value) in enumerate(zip(outputs, values, strict=True)):
         array = as_array(value)
         if array is None:
             facts["file"] = None
             continue
         stem = re.sub(r"[^\w.-]+", "_", facts["name"]).strip("_") or f"output_{index}"
+        # Names that differ only in what no file name can hold are told apart by their place.
+        while stem.lower() in taken:
+            stem = f"{stem}_{index}"
+        taken.add(stem.lower())
         path = folder / f"{stem}.npy"
         np.save(path, array)
         facts["file"] = str(path)
