@@ -82,6 +82,14 @@ def test_a_model_that_differs_fails_the_check_only(tiny, capsys, monkeypatch):
     assert re.search(r"^misses: second n=3: y: error 3 is above 0\.0001$", text, re.MULTILINE)
 
 
+def test_outputs_that_are_the_same_for_any_input_are_no_match(tiny, capsys):
+    write(tiny / "first.onnx", "HardSigmoid", alpha=0.0, beta=0.25)
+    status, text = compare(capsys, "--only", "first", "--check")
+    assert status == 1
+    assert text.count("NO MATCH") == 2
+    assert "first n=3: other inputs give the same outputs: nothing is compared" in text
+
+
 def test_a_model_that_cannot_be_loaded_gets_a_row_that_says_why(tiny, capsys, monkeypatch):
     import torch_ort_session
 

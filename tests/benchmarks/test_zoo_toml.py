@@ -21,8 +21,9 @@ def test_names_and_files_are_unique():
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])
 def test_an_entry_is_complete(model):
-    assert set(model) <= KEYS | {"sizes", "input", "compare"}
+    assert set(model) <= KEYS | {"sizes", "input", "compare", "weights"}
     assert model.get("compare", "outputs") in ("outputs", "nodes")
+    assert model.get("weights", "random") == "random"
     assert model["what"]
     assert model["tolerance"] in agreement.TOLERANCES
     for entry in fetch.files_of(model):
