@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "tape.h"
@@ -163,11 +164,18 @@ void Tape::plan(const at::Tensor& block, const std::vector<Placement>& slots,
     TORCH_CHECK(found.at(place).functional, "only what every replay makes anew can be released");
   }
   planned_ = true;
+  std::set<std::pair<size_t, size_t>> begins;
+  for (const Placement& slot : slots) begins.emplace(slot.offset, found[slot.interval].first);
   for (const Placement& slot : slots) {
     c10::StorageImpl* storage = own(slot.interval).unsafeGetStorageImpl();
     storage->set_data_ptr_noswap(slot_of(block, slot.offset));
     storage->set_resizable(false);
-    if (poison) program_[found[slot.interval].last].poison.push_back(own(slot.interval));
+    const Interval& interval = found[slot.interval];
+    // A result that was written over it is what lies there after its last reader.
+    const bool heir = interval.first < interval.last && begins.count({slot.offset, interval.last}) != 0;
+    if (poison && !heir) {
+      program_[interval.last].poison.push_back(own(slot.interval));
+    }
   }
   for (const size_t place : released) {
     const c10::Storage& storage = own(place);

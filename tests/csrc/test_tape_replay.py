@@ -413,7 +413,8 @@ def test_memory_is_back_after_recordings_are_closed() -> None:
                 after = resident()
         gc.collect()
         grown = resident() - after
-        return "steady" if grown < 4 << 20 else f"{grown} bytes grown"
+        # One tensor a cycle would be 100 MiB; blocks of malloc's come and go.
+        return "steady" if grown < 16 << 20 else f"{grown} bytes grown"
 
     assert forked(measured) == "steady"
 

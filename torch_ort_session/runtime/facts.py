@@ -61,13 +61,13 @@ class OpFacts:
         arguments: Name and default of each argument, in order.
         refusal: Why no call of it can be recorded; empty when some can.
         random: Whether it draws random numbers, unless an argument turns that off.
-        masks: Whether its result's shape depends on data only where an index is a mask.
         writes: Whether it writes into an argument.
         views: Whether its result may be an argument's alias.
         uninitialised: Whether its result's content means nothing.
         into: What writes the same results into given tensors on the CPU; None when nothing does.
         dtype: Place of a ``dtype`` argument; -1 when it has none.
         copies: Whether it is a plain copy.
+        pointwise: Whether each element of its result follows from those at the same place of its arguments.
         unread: Places of the tensors whose data it does not read.
     """
 
@@ -75,14 +75,19 @@ class OpFacts:
     arguments: tuple[tuple[str, Any], ...]
     refusal: str
     random: bool
-    masks: bool
     writes: bool
     views: bool
     uninitialised: bool
     into: Into | None
     dtype: int
     copies: bool
+    pointwise: bool
     unread: frozenset[int]
+
+    @property
+    def masks(self) -> bool:
+        """Whether its result's shape depends on data only where an index is a mask."""
+        return self.name[0] == "aten::index"
 
     def full(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """A call's arguments by place, with defaults filled in."""
@@ -98,17 +103,15 @@ def facts_of(op: OpOverload) -> OpFacts:
     """Read an op's schema and tags."""
     schema = op._schema
     namespace, _, base = schema.name.partition("::")
-    masks = schema.name == "aten::index"
     arguments = tuple((a.name, a.default_value if a.has_default_value() else None) for a in schema.arguments)
     writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
     names = [name for name, _ in arguments]
     return OpFacts(
         name=(schema.name, schema.overload_name),
         arguments=arguments,
-        refusal=_refusal(op, masks),
+        refusal=_refusal(op, schema.name == "aten::index"),
         random=torch.Tag.nondeterministic_seeded in op.tags
         or any("Generator" in str(a.type) for a in schema.arguments),
-        masks=masks,
         writes=writes,
         # Some of torch's own ops alias without saying so (_unsafe_view, lift).
         views=namespace == "aten" or any(r.alias_info is not None for r in schema.returns),
@@ -116,6 +119,7 @@ def facts_of(op: OpOverload) -> OpFacts:
         into=None if writes or namespace != "aten" else _into(op),
         dtype=names.index("dtype") if "dtype" in names else -1,
         copies=schema.name in _COPIES,
+        pointwise=torch.Tag.pointwise in op.tags,
         unread=_unread(op),
     )
 

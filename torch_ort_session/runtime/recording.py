@@ -53,6 +53,8 @@ class RecordingStats:
         fresh: Most bytes at once that replayed calls allocate themselves.
         kept: Bytes of the results that outlive the recording's calls.
         naive: Bytes of all of the recording's own storages together.
+        slotted: Bytes of those that have a slot together.
+        functional: Bytes of those that calls make anew together.
     """
 
     calls: int
@@ -62,6 +64,8 @@ class RecordingStats:
     fresh: int = 0
     kept: int = 0
     naive: int = 0
+    slotted: int = 0
+    functional: int = 0
 
 
 class Recording(Protocol):

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.plan.slots import Interval, pack
 from torch_ort_session.runtime.facts import OpFacts, facts_of
+from torch_ort_session.runtime.heirs import Heir, inherited, joined
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
 from torch_ort_session.runtime.recording import Diverged, RecordingStats, Refused
 
@@ -100,6 +101,7 @@ class TapeRecording:
         self._tape = tape
         self._poison = poison
         self._blank = frozenset(writer.blank)
+        self._heirs = tuple(writer.heirs)
         self._stats = RecordingStats(calls=len(tape), views=writer.views)
         self._block: torch.Tensor | None = None
 
@@ -132,11 +134,14 @@ class TapeRecording:
                 kept += nbytes
             else:
                 (fresh if functional else slotted).append(Interval(place, first, last, nbytes))
-        packing = pack(slotted)
+        homes = inherited(
+            slotted, {interval[4]: place for place, interval in enumerate(intervals)}, self._heirs
+        )
+        packing = pack(joined(slotted, homes))
         self._block = (block if block is not None else _allocate)(packing.total)
         self._tape.plan(
             self._block,
-            [(place, packing.offsets[place]) for place in (i.value for i in slotted)],
+            [(i.value, packing.offsets[homes.get(i.value, i.value)]) for i in slotted],
             [i.value for i in fresh],
             self._poison,
         )
@@ -148,6 +153,8 @@ class TapeRecording:
             fresh=pack(fresh).bound,
             kept=kept,
             naive=sum(i[2] for i in intervals),
+            slotted=sum(i.nbytes for i in slotted),
+            functional=sum(i.nbytes for i in fresh),
         )
 
     def replay(self) -> None:
@@ -206,6 +213,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         refusal: The first thing that could not be recorded. It stays even when the body swallows it.
         views: Calls so far that made views.
         blank: Storages that were allocated and that no call has written yet.
+        heirs: Calls whose result may take the place of an argument: the call, its result's storage, theirs.
     """
 
     def __init__(self, native: NativeModule, tape: NativeTape) -> None:
@@ -215,6 +223,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.refusal: Refused | None = None
         self.views = 0
         self.blank: set[int] = set()
+        self.heirs: list[Heir] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -295,6 +304,16 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.blank -= passed
         return False
 
+    def _note_heir(self, full: list[Any], result: torch.Tensor) -> None:
+        """Note that a pointwise call may write its result over an argument of the same form."""
+        inputs = _tensors(full)
+        keys = self.native.storage_keys(inputs)
+        # A call that reads an argument's memory in another form as well would read what it has written.
+        other = {key for key, tensor in zip(keys, inputs, strict=True) if not _alike(tensor, result)}
+        old = tuple(key for key in keys if key not in other)
+        if old:
+            self.heirs.append(Heir(len(self.tape), self.native.storage_keys([result])[0], old))
+
     def _add(
         self,
         facts: OpFacts,
@@ -311,9 +330,22 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.tape.add("aten::copy_", "", [results[0], full[0], False], [])
         elif fresh and facts.into is not None and len(results) == len(listed):
             into = facts.into
+            if facts.pointwise and len(results) == 1:
+                self._note_heir(full, results[0])
             self.tape.add(into.name, into.overload, [*full, *into.more, *results], [])
         else:
             self.tape.add(name, overload, full, listed if fresh else [])
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same form in storages of the same bytes, from the first byte on."""
+    return (
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and a.stride() == b.stride()
+        and a.storage_offset() == 0 == b.storage_offset()
+        and a.untyped_storage().nbytes() == b.untyped_storage().nbytes()
+    )
 
 
 def _objection(facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> str:
