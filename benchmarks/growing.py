@@ -3,8 +3,8 @@
 The decoder of `decoder.py`, which reads every shape back as exported models do, runs token by token: node by
 node ("eager"), with the default options ("ours"), and in onnxruntime, on one thread, in turns on the same
 feeds, and every result is compared. `--check` exits with 1 when ours takes more than 0.8 x eager's time for
-the small decoder or more than 1.0 x for the wide one, which mostly multiplies matrices; when it gives other bits
-than eager; or when a growing run was ineligible. Ratios are of the fastest tokens, which a busy machine
+the small decoder or more than 1.0 x for the wide one, which mostly multiplies matrices; when it gives other
+bits than eager; or when a growing run was ineligible. Ratios are of the fastest tokens, which a busy machine
 disturbs least.
 """
 

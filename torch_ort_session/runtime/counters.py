@@ -24,6 +24,7 @@ PRIMED: Final = "growing runs primed"
 REBUILT: Final = "growing runs rebuilt"
 GROWN: Final = "growing runs replayed"
 INELIGIBLE: Final = "growing runs ineligible"
+VIEWS: Final = "views reused"
 DELIVERED: Final = "bytes delivered"
 
 MEANING: Final[dict[str, str]] = {
@@ -48,6 +49,7 @@ MEANING: Final[dict[str, str]] = {
     REBUILT: "runs whose feeds grew otherwise than assumed; they ran eagerly, and the memo was made anew",
     GROWN: "runs whose feeds grew that left out what the memo knows",
     INELIGIBLE: "runs whose feeds grew of which nothing is known beforehand",
+    VIEWS: "steps left out by growing runs that would have made a view of what stays the same",
 }
 """Every counter, in the order in which they are shown, and what it counts."""
 

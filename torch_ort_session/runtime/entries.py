@@ -49,6 +49,8 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
+    if growing := str(machine.memo):
+        parts.append(growing)
     if policy.demoted:
         parts.append(f"key feeds with too many values: {', '.join(sorted(policy.demoted))}")
     if policy.loose:

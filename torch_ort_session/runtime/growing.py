@@ -18,9 +18,12 @@ from torch_ort_session.runtime.execute import Program, execute
 from torch_ort_session.runtime.machine import Machine, random_state, restore_random
 from torch_ort_session.runtime.memo import Grown, Kept, Numbers, Otherwise, Seen, Shortened, shorten
 from torch_ort_session.runtime.observe import observe
+from torch_ort_session.runtime.policy import Decision
 from torch_ort_session.runtime.probe import difference
 from torch_ort_session.runtime.results import storages
 from torch_ort_session.runtime.signature import Signature
+from torch_ort_session.runtime.tracing import watch_program
+from torch_ort_session.runtime.views import view_difference
 from torch_ort_session.runtime.warmup import frame_of
 
 _LARGEST = 1 << 16
@@ -82,8 +85,12 @@ def run_growing(
             restore_random(machine.device, state)
         return _eager(program, fed)
 
+    shown = short.program
+    if machine.tracer.observer.on:
+        shown = watch_program(shown, fed, machine.tracer)
+        machine.tracer.observer.note(decision=Decision.GROW.value)
     try:
-        results = _shortened(short, fed, by)
+        results = _shortened(short, shown, fed, by)
     except Otherwise as otherwise:
         return _rebuilt(machine, program, kept, otherwise.value, again), program.constants
     except Exception:
@@ -93,8 +100,9 @@ def run_growing(
         policy.count(counters.INELIGIBLE)
         return results, program.constants
     policy.count(counters.GROWN)
+    policy.count(counters.VIEWS, len(short.views))
     if machine.verify:
-        results = _verified(machine, outputs, kept, results, again)
+        results = _verified(machine, program, outputs, kept, results, again)
     return results, short.program.constants
 
 
@@ -111,15 +119,19 @@ def _rebuilt(
 
 def _verified(
     machine: Machine,
+    program: Program,
     outputs: Sequence[str],
     kept: Kept,
     results: list[Any],
     again: Callable[[], list[Any]],
 ) -> list[Any]:
-    """Compare with a full run; what differs is not done again."""
+    """Compare with a full run, and kept views with ones made again; what differs is not done again."""
     machine.policy.count(counters.PROBES)
     eager = again()
-    if not difference(tuple(outputs), results, eager):
+    wrong = difference(tuple(outputs), results, eager)
+    if not wrong and kept.short is not None:
+        wrong = view_difference(program, kept.short.views)
+    if not wrong:
         return results
     machine.policy.count(counters.MISMATCHES)
     kept.latch()
@@ -175,12 +187,12 @@ def _observed(program: Program, fed: Mapping[str, Value]) -> tuple[list[Any], Ob
     return [values[i] for i in steps.outputs], replace(observation, static=static)
 
 
-def _shortened(short: Shortened, fed: Mapping[str, Value], by: int) -> list[Any]:
-    values = frame_of(short.program, fed)
+def _shortened(short: Shortened, program: Program, fed: Mapping[str, Value], by: int) -> list[Any]:
+    values = frame_of(program, fed)
     for value, even, wants_tensor in short.even:
         flat = [base + slope * by for base, slope in zip(even.base, even.slope, strict=True)]
         values[value] = torch.tensor(flat).view(even.shape) if wants_tensor else Numbers(even.shape, flat)
     # Checks ask how far this run is, and see the frame alone.
     values.append(by)
-    execute(short.program, values, short.calls)
-    return [values[i] for i in short.program.steps.outputs]
+    execute(program, values)
+    return [values[i] for i in program.steps.outputs]

@@ -15,9 +15,13 @@ from torch_ort_session.plan.specs import Observation
 from torch_ort_session.plan.steps import Step, Steps, input_params
 from torch_ort_session.runtime.execute import BoundStep, Program, Values, bind_steps
 from torch_ort_session.runtime.signature import Signature
+from torch_ort_session.runtime.views import View, find_views
 
 _RESTARTS = 16
 """How often runs of a form may begin anew before it is latched."""
+
+_MUCH = 10
+"""A good part of the steps is one in so many."""
 
 _GROWN = -1
 """In place of a dim that grew."""
@@ -73,18 +77,24 @@ class Shortened:
     """A program without the steps whose results are known.
 
     Attributes:
-        program: The other steps, with what is constant in place.
-        calls: What a run does: the program's calls, and checks of what is assumed.
+        program: The other steps, with what is constant in place; among its calls are checks of what is
+            assumed.
         slopes: What each grown dim grows by while the first grows by one.
         even: Numbers to put in place before a run: the value, and whether it is wanted as a tensor.
         dropped: Steps that are not run.
+        views: Those of them that would make a view of what stays the same.
     """
 
     program: Program
-    calls: tuple[BoundStep, ...]
     slopes: tuple[int, ...]
     even: tuple[tuple[int, Even, bool], ...]
     dropped: int
+    views: tuple[View, ...]
+
+    @property
+    def total(self) -> int:
+        """Steps of a full run."""
+        return len(self.program.steps.items) + self.dropped
 
 
 @dataclass(slots=True, eq=False)
@@ -171,6 +181,11 @@ class Memo:
             self._kept.move_to_end(form)
         return found
 
+    def knows_much(self, form: Form) -> bool:
+        """Whether a good part of the steps is known beforehand, or may turn out to be."""
+        kept = self._kept.get(form)
+        return kept is None or kept.short is None or kept.short.dropped * _MUCH >= kept.short.total
+
     def clear(self) -> None:
         """Drop everything."""
         self._last = self._grown = None
@@ -182,9 +197,10 @@ class Memo:
             dims = ", ".join(f"{name}: {_described(form)}" for name, *form in feeds)
             state = "latched to eager" if kept.latched else "primed"
             if kept.short is not None:
-                total = len(kept.short.program.calls) + kept.short.dropped
-                state = f"{kept.short.dropped} of {total} steps are known beforehand"
-            lines.append(f"growing ({dims}) -> ({', '.join(outputs)}): {state}")
+                short = kept.short
+                state = f"{short.dropped} of {short.total} steps are known beforehand"
+                state += f", {len(short.views)} of them views of what stays the same" if short.views else ""
+            lines.append(f"growing ({dims}) -> ({', '.join(outputs)})\n  {state}")
         return "\n".join(lines)
 
 
@@ -273,7 +289,8 @@ def _bind(steps: Steps, found: Growth, slopes: tuple[int, ...]) -> Shortened:
         for value, numbers_of in found.even.items()
         if value in numbers or value in tensors
     )
-    return Shortened(program, tuple(calls), slopes, even, len(found.dropped))
+    views = find_views(steps, found.dropped, found.constant)
+    return Shortened(replace(program, calls=tuple(calls)), slopes, even, len(found.dropped), views)
 
 
 def _readers(items: tuple[Step, ...], outputs: tuple[int, ...], found: Growth) -> tuple[set[int], set[int]]:

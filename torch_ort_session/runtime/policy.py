@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.again import Shortcut
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
 from torch_ort_session.runtime.warmup import Warm
@@ -23,7 +24,7 @@ class Decision(enum.Enum):
     OBSERVE = "eager, and observed"
     CAPTURE = "captured"
     REPLAY = "replayed"
-    GROW = "growing: eager, without what is known beforehand"
+    GROW = "growing"
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +107,7 @@ class Policy:
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
         recent: The last of them, which most runs ask for again.
+        shortcut: The way of runs like the last one, once that was replayed twice in a row.
         learnt: What holds for every signature.
         children: Policies of bindings; see :meth:`child`.
     """
@@ -115,6 +117,7 @@ class Policy:
         self.counters = {**counters.zeros(), **counted}
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
         self.recent: Entry | None = None
+        self.shortcut: Shortcut | None = None
         self.learnt = Learnt()
         self.children: weakref.WeakSet[Policy] = weakref.WeakSet()
 
@@ -176,11 +179,18 @@ class Policy:
         """Those key feeds that are part of signatures."""
         return sorted(name for name in keys if name not in self.learnt.demoted)
 
-    def decide(self, entry: Entry, *, growing: bool = False) -> Decision:
-        """How the next run of an entry is made, ``growing`` when its feeds grew as they did before."""
+    def decide(self, entry: Entry, *, growing: bool = False, much: bool = True) -> Decision:
+        """How the next run of an entry is made.
+
+        Args:
+            entry: Of which signature.
+            growing: Whether its feeds grew as they did before.
+            much: Whether so much is known beforehand of growing runs that a signature which comes again need
+                not be captured.
+        """
         if entry.captured is not None:
             return Decision.REPLAY
-        if growing:
+        if growing and (much or entry.latched or entry.runs < self.limits.warm_up - 1):
             return Decision.GROW
         if entry.latched or entry.runs < self.limits.warm_up - 1:
             return Decision.EAGER
@@ -313,6 +323,7 @@ class Policy:
             entry.report = DeclineReport((*rows, *DeclineReport.of(Reason.LATCHED, message).rows))
 
     def _close(self, entry: Entry) -> None:
+        self.shortcut = None
         captured, entry.captured = entry.captured, None
         if captured is not None:
             captured.close()

@@ -14,6 +14,7 @@ from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.plan.verify import verify
 from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.again import shortcut_to
 from torch_ort_session.runtime.capture import Captured, Declined, capture
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program, execute
@@ -75,6 +76,7 @@ def run(
     keys: frozenset[str],
     fed: Mapping[str, Value],
     delivery: Delivery | None = None,
+    failed: Exception | None = None,
 ) -> list[Any]:
     """One run, made as the policy decides.
 
@@ -85,6 +87,7 @@ def run(
         keys: Names of feeds whose value may be part of the signature.
         fed: Feeds.
         delivery: Where results go that are bound.
+        failed: What the recording raised when this run was replayed at once.
 
     Returns:
         The results, in memory of their own, those that are not bound.
@@ -94,21 +97,26 @@ def run(
         KernelError: A kernel failed.
     """
     policy = machine.policy
+    before = policy.recent
     signature, entry = policy.entry(outputs, fed, keys, () if delivery is None else delivery.form)
     grown = None
     if entry.captured is None and delivery is None and not machine.required:
         grown = following(machine, signature)
-    decision = policy.decide(entry, growing=grown is not None)
+    much = grown is not None and machine.memo.knows_much(grown.form)
+    decision = policy.decide(entry, growing=grown is not None, much=much)
     if machine.tracer.observer.on:
         machine.tracer.observer.note(decision=decision.value)
         if decision is not Decision.REPLAY:
             machine.tracer.observer.mark("bind")
     entry.runs += 1
     if decision is Decision.REPLAY:
-        return _replayed(machine, program, outputs, entry, fed, delivery)
+        results = _replayed(machine, program, outputs, entry, fed, delivery, failed)
+        if entry is before and delivery is None and machine.device.type == "cpu" and not machine.verify:
+            policy.shortcut = shortcut_to(entry, outputs, fed)
+        return results
     if decision is Decision.CAPTURE:
         return _captured(machine, program, entry, fed, delivery)
-    if grown is not None:
+    if decision is Decision.GROW and grown is not None:
         results, lasting = run_growing(machine, program, outputs, grown, fed)
         return _given(results, lasting, fed, machine.device, delivery)
     if decision is Decision.OBSERVE:
@@ -286,12 +294,15 @@ def _replayed(
     entry: Entry,
     fed: Mapping[str, Value],
     delivery: Delivery | None = None,
+    failed: Exception | None = None,
 ) -> list[Any]:
     policy, captured = machine.policy, entry.captured
     assert captured is not None
     probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
     state = random_state(machine.device) if probing or captured.varies else None
     try:
+        if failed is not None:
+            raise failed
         observer = machine.tracer.observer
         watched = watch_capture(captured, fed, observer) if observer.on else captured
         results, diverged = replay(watched, fed, delivery)
