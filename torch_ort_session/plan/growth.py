@@ -138,9 +138,15 @@ def _dims(first: Observation, second: Observation, value: int, by: int) -> Even 
 
 
 def _between(a: Value, b: Value, by: int) -> Even | None:
-    """Numbers seen in two runs; None for anything else, and where they do not grow in whole steps."""
+    """Numbers seen on the host in two runs; None for the rest, and where they do not grow in whole steps."""
     assert isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
-    if a.dtype != torch.int64 or b.dtype != torch.int64 or a.shape != b.shape or a.numel() > _LONGEST:
+    if (
+        a.device.type != "cpu"
+        or a.dtype != torch.int64
+        or b.dtype != torch.int64
+        or a.shape != b.shape
+        or a.numel() > _LONGEST
+    ):
         return None
     return _even(tuple(a.shape), a.flatten().tolist(), b.flatten().tolist(), by)
 
