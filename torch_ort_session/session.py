@@ -24,6 +24,7 @@ from torch_ort_session.plan.lower import lower
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
+from torch_ort_session.runtime.again import at_once
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.devices import resolve_device
 from torch_ort_session.runtime.entries import describe_entries, statistics
@@ -276,11 +277,14 @@ class Session:
         with self._lock:
             tracer = self._machine.tracer
             if not tracer.watching():
-                return self._perform(names, feed)
+                again = None if self._options.num_threads else at_once(self._machine, names, feed)
+                return again if isinstance(again, list) else self._perform(names, feed, again)
             with tracer.run(", ".join(names), self._machine.policy.counters):
                 return self._perform(names, feed)
 
-    def _perform(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
+    def _perform(
+        self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
+    ) -> list[Any]:
         program, keys, intake = self._program(names)
         fed = intake(feed)
         if self._machine.tracer.observer.on:
@@ -294,7 +298,7 @@ class Session:
             elif self._options.capture == "off" or watched():
                 results = run_eagerly(program, fed, self._device)
             else:
-                results = run(self._machine, program, names, keys, fed)
+                results = run(self._machine, program, names, keys, fed, failed=failed)
             if self._validation is not None:
                 self._validation.finish()
             return results

@@ -107,7 +107,7 @@ class Policy:
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
         recent: The last of them, which most runs ask for again.
-        shortcut: The way of runs like the last one, once that was replayed twice in a row.
+        shortcut: The way of runs like the last one, once that was replayed.
         learnt: What holds for every signature.
         children: Policies of bindings; see :meth:`child`.
     """
