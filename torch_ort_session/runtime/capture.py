@@ -16,7 +16,7 @@ from torch_ort_session.plan.steps import Steps
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
-from torch_ort_session.runtime.recording import Recorder, Recording, Refused
+from torch_ort_session.runtime.recording import CaptureMemory, Recorder, Recording, Refused
 from torch_ort_session.runtime.results import apart, own, storage_ids
 from torch_ort_session.runtime.tracing import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.warmup import Warm
@@ -39,25 +39,6 @@ class Stage:
     calls: tuple[BoundStep, ...]
     recording: Recording | None
     landings: tuple[tuple[int, torch.Tensor], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureMemory:
-    """Bytes that a capture holds, beside the arena that captures share.
-
-    Attributes:
-        static_inputs: Its own copies of the feeds.
-        landings: Results of seams that segments read.
-        crossing: Results of segments that other regions or the user read.
-        slots: What its recordings use of the arena.
-        fresh: Most bytes at once that a replay allocates and frees again.
-    """
-
-    static_inputs: int
-    landings: int
-    crossing: int
-    slots: int
-    fresh: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +144,7 @@ def capture(
             else:
                 attempt.seam(region)
         results = [frame[value] for value in steps.outputs]
-        attempt.finish(arena)
+        attempt.finish(arena, [static for _, static in copied])
         for value in (*attempt.raw, *(place for _, place in passed)):
             frame[value] = None
         captured = _captured(attempt, copied, passed, frozenset(quarantined), arena.device)
@@ -279,12 +260,15 @@ class _Attempt:
                     DeclineReport((Decline(node.name, node.op, node.domain, Reason.DIVERGED, message),))
                 )
 
-    def finish(self, arena: Arena) -> None:
+    def finish(self, arena: Arena, inputs: Sequence[torch.Tensor]) -> None:
         """Let the recordings give up what nobody reads: last, since later regions read while recording."""
+        # What several recordings share must outlive the others' use of the arena.
+        outputs = {id(self.frame[value]) for value in self.warm.program.steps.outputs}
+        alone = [t for t in inputs if id(t) not in outputs] if len(self.stages) == 1 else None
         foreign = [held for held in self.frame if _is_tensor(held)]
         recordings = [stage.recording for stage in self.stages if stage.recording is not None]
         for recording, kept in zip(recordings, self.kept, strict=True):
-            recording.finish(kept, foreign, arena.block)
+            recording.finish(kept, foreign, arena.block, alone)
 
     def close(self) -> None:
         for stage in self.stages:
@@ -322,6 +306,7 @@ def _captured(
         lasting=frozenset(storage_ids(frame)),
         memory=CaptureMemory(
             static_inputs=sum(static.nbytes for _, static in copied),
+            placed=sum(one.inputs for one in stats),
             landings=sum(tensor.nbytes for tensor in landed),
             crossing=sum(one.kept for one in stats),
             slots=max(one.arena for one in stats),

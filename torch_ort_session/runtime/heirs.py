@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import torch
+
 from torch_ort_session.plan.slots import Interval
 
 
@@ -20,6 +22,17 @@ class Heir(NamedTuple):
     call: int
     result: int
     arguments: tuple[int, ...]
+
+
+def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors have the same form in storages of the same bytes, from the first byte on."""
+    return (
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and a.stride() == b.stride()
+        and a.storage_offset() == 0 == b.storage_offset()
+        and a.untyped_storage().nbytes() == b.untyped_storage().nbytes()
+    )
 
 
 def inherited(

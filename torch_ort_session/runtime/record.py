@@ -10,7 +10,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -151,9 +151,10 @@ class CudaRecording:
         keep: Iterable[torch.Tensor],
         foreign: Iterable[torch.Tensor] = (),
         block: Callable[[int], torch.Tensor] | None = None,
+        inputs: Sequence[torch.Tensor] | None = None,
     ) -> None:
         """Hold what others read: the pool would hand its bytes to the next capture otherwise."""
-        self._held = (*keep, *foreign)
+        self._held = (*keep, *foreign, *(inputs or ()))
 
     def replay(self) -> None:
         """Launch the graph on the current stream; see :meth:`~.recording.Recording.replay`."""

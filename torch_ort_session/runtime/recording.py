@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +55,7 @@ class RecordingStats:
         naive: Bytes of all of the recording's own storages together.
         slotted: Bytes of those that have a slot together.
         functional: Bytes of those that calls make anew together.
+        inputs: Bytes of the inputs that have a slot.
     """
 
     calls: int
@@ -66,6 +67,28 @@ class RecordingStats:
     naive: int = 0
     slotted: int = 0
     functional: int = 0
+    inputs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureMemory:
+    """Bytes that a capture holds, beside the arena that captures share.
+
+    Attributes:
+        static_inputs: Its own copies of the feeds.
+        placed: Those of them that lie in slots.
+        landings: Results of seams that segments read.
+        crossing: Results of segments that other regions or the user read.
+        slots: What its recordings use of the arena.
+        fresh: Most bytes at once that a replay allocates and frees again.
+    """
+
+    static_inputs: int
+    placed: int
+    landings: int
+    crossing: int
+    slots: int
+    fresh: int
 
 
 class Recording(Protocol):
@@ -76,6 +99,7 @@ class Recording(Protocol):
         keep: Iterable[torch.Tensor],
         foreign: Iterable[torch.Tensor] = (),
         block: Callable[[int], torch.Tensor] | None = None,
+        inputs: Sequence[torch.Tensor] | None = None,
     ) -> None:
         """Give up the memory of everything that nobody reads after its last recorded reader.
 
@@ -85,6 +109,9 @@ class Recording(Protocol):
             foreign: Further tensors that the recording must leave alone.
             block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in; it may be
                 shared with other recordings that never replay at the same time. None: one is allocated.
+            inputs: Tensors that are written before each replay and that nobody reads after it. Where they are
+                given the recording is the whole of a run, so that `keep` is read right after a replay and no
+                later: all of that may lie in the block too.
         """
 
     def replay(self) -> None:

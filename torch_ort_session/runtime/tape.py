@@ -6,7 +6,7 @@ It refuses what no tape can repeat.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.plan.slots import Interval, pack
 from torch_ort_session.runtime.facts import OpFacts, facts_of
-from torch_ort_session.runtime.heirs import Heir, inherited, joined
+from torch_ort_session.runtime.heirs import Heir, alike, inherited, joined
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
 from torch_ort_session.runtime.recording import Diverged, RecordingStats, Refused
 
@@ -115,6 +115,7 @@ class TapeRecording:
         keep: Iterable[torch.Tensor],
         foreign: Iterable[torch.Tensor] = (),
         block: Callable[[int], torch.Tensor] | None = None,
+        inputs: Sequence[torch.Tensor] | None = None,
     ) -> None:
         """Put what calls write into slots of one block, and free what they allocate after its last reader.
 
@@ -124,16 +125,29 @@ class TapeRecording:
         keep = list(keep)
         if not self._blank.isdisjoint(self._native.storage_keys(keep)):
             raise Refused("a result lies in memory that no recorded call wrote")
-        fixed = set(self._native.storage_keys([*keep, *foreign]))
+        if self._poison:
+            # A slot is filled before anybody could read a result there, or compare a feed with the last.
+            inputs = None
+        self._tape.own(inputs or [])
+        keys = self._native.storage_keys
+        fed, read = set(keys(inputs or [])), set(keys(keep))
+        fixed = read | set(keys(list(foreign)))
+        brief = read if inputs is not None else set()
         intervals = self._tape.intervals()
         slotted: list[Interval] = []
         fresh: list[Interval] = []
-        kept = 0
+        kept = placed = 0
         for place, (first, last, nbytes, functional, storage) in enumerate(intervals):
-            if storage in fixed:
+            if storage in fed:
+                placed += nbytes
+                first = 0
+            elif storage in fixed and (functional or storage not in brief):
                 kept += nbytes
-            else:
-                (fresh if functional else slotted).append(Interval(place, first, last, nbytes))
+                continue
+            last = len(self._tape) if storage in brief else last
+            (fresh if functional else slotted).append(Interval(place, first, last, nbytes))
+        moved = {intervals[item.value][4] for item in slotted} & brief
+        saved = [(t, t.clone()) for t, key in zip(keep, keys(keep), strict=True) if key in moved]
         homes = inherited(
             slotted, {interval[4]: place for place, interval in enumerate(intervals)}, self._heirs
         )
@@ -145,6 +159,8 @@ class TapeRecording:
             [i.value for i in fresh],
             self._poison,
         )
+        for result, held in saved:
+            result.copy_(held)
         self._stats = RecordingStats(
             calls=self._stats.calls,
             views=self._stats.views,
@@ -155,6 +171,7 @@ class TapeRecording:
             naive=sum(i[2] for i in intervals),
             slotted=sum(i.nbytes for i in slotted),
             functional=sum(i.nbytes for i in fresh),
+            inputs=placed,
         )
 
     def replay(self) -> None:
@@ -309,7 +326,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = _tensors(full)
         keys = self.native.storage_keys(inputs)
         # A call that reads an argument's memory in another form as well would read what it has written.
-        other = {key for key, tensor in zip(keys, inputs, strict=True) if not _alike(tensor, result)}
+        other = {key for key, tensor in zip(keys, inputs, strict=True) if not alike(tensor, result)}
         old = tuple(key for key in keys if key not in other)
         if old:
             self.heirs.append(Heir(len(self.tape), self.native.storage_keys([result])[0], old))
@@ -335,17 +352,6 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.tape.add(into.name, into.overload, [*full, *into.more, *results], [])
         else:
             self.tape.add(name, overload, full, listed if fresh else [])
-
-
-def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors have the same form in storages of the same bytes, from the first byte on."""
-    return (
-        a.shape == b.shape
-        and a.dtype == b.dtype
-        and a.stride() == b.stride()
-        and a.storage_offset() == 0 == b.storage_offset()
-        and a.untyped_storage().nbytes() == b.untyped_storage().nbytes()
-    )
 
 
 def _objection(facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,9 +100,10 @@ class _Watched:
         keep: Iterable[torch.Tensor],
         foreign: Iterable[torch.Tensor] = (),
         block: Callable[[int], torch.Tensor] | None = None,
+        inputs: Sequence[torch.Tensor] | None = None,
     ) -> None:
         """Pass it on."""
-        self.inner.finish(keep, foreign, block)
+        self.inner.finish(keep, foreign, block, inputs)
 
     def replay(self) -> None:
         """Make every call again, and tell how long that took."""
