@@ -1,0 +1,1 @@
+"""Random graphs, run by the session and by two oracles."""
