@@ -308,7 +308,7 @@ class Policy:
             self._latch(entry, f"captured {len(recent)} times in {self.limits.window} runs; it stays eager")
 
     def _loosen(self, report: DeclineReport) -> bool:
-        """Run the nodes eagerly whose shapes did not settle; False when there is none that this would help."""
+        """Run the nodes eagerly whose shapes did not settle; False when that would help none."""
         nodes = {row.node for row in report.rows if row.node and row.reason is Reason.DIVERGED}
         found = nodes - self.learnt.loose
         self.learnt.loose |= found

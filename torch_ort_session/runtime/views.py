@@ -14,7 +14,7 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.steps import NOTHING, Steps
-from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.execute import Program, Values
 
 
 class View(NamedTuple):
@@ -61,7 +61,7 @@ def view_difference(program: Program, views: tuple[View, ...]) -> str:
         views: Kept views of its steps.
     """
     for view in views:
-        values = list(program.steps.template)
+        values: Values = list(program.steps.template)
         for value, held in view.inputs.items():
             values[value] = held
         program.calls[view.place].call(values)
@@ -82,4 +82,4 @@ def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
