@@ -221,6 +221,7 @@ def test_slots_are_shared_and_functional_results_are_released() -> None:
         naive=11 * size,
         slotted=8 * size,
         functional=2 * size,
+        live=2 * size,
     )
 
 

@@ -56,6 +56,7 @@ class RecordingStats:
         slotted: Bytes of those that have a slot together.
         functional: Bytes of those that calls make anew together.
         inputs: Bytes of the inputs that have a slot.
+        live: Most bytes of the recording's own storages, in slots or not, that are needed at once.
     """
 
     calls: int
@@ -68,6 +69,7 @@ class RecordingStats:
     slotted: int = 0
     functional: int = 0
     inputs: int = 0
+    live: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ort_session.plan.slots import Interval, pack
+from torch_ort_session.plan.slots import Interval, live_bytes, pack
 from torch_ort_session.runtime.facts import OpFacts, facts_of
 from torch_ort_session.runtime.heirs import Heir, alike, inherited, joined
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
@@ -136,13 +136,14 @@ class TapeRecording:
         intervals = self._tape.intervals()
         slotted: list[Interval] = []
         fresh: list[Interval] = []
-        kept = placed = 0
+        held: list[Interval] = []
+        placed = 0
         for place, (first, last, nbytes, functional, storage) in enumerate(intervals):
             if storage in fed:
                 placed += nbytes
                 first = 0
             elif storage in fixed and (functional or storage not in brief):
-                kept += nbytes
+                held.append(Interval(place, first, len(self._tape), nbytes))
                 continue
             last = len(self._tape) if storage in brief else last
             (fresh if functional else slotted).append(Interval(place, first, last, nbytes))
@@ -151,7 +152,8 @@ class TapeRecording:
         homes = inherited(
             slotted, {interval[4]: place for place, interval in enumerate(intervals)}, self._heirs
         )
-        packing = pack(joined(slotted, homes))
+        places = joined(slotted, homes)
+        packing = pack(places)
         self._block = (block if block is not None else _allocate)(packing.total)
         self._tape.plan(
             self._block,
@@ -159,19 +161,20 @@ class TapeRecording:
             [i.value for i in fresh],
             self._poison,
         )
-        for result, held in saved:
-            result.copy_(held)
+        for result, found in saved:
+            result.copy_(found)
         self._stats = RecordingStats(
             calls=self._stats.calls,
             views=self._stats.views,
             arena=packing.total,
             bound=packing.bound,
             fresh=pack(fresh).bound,
-            kept=kept,
+            kept=sum(item.nbytes for item in held),
             naive=sum(i[2] for i in intervals),
             slotted=sum(i.nbytes for i in slotted),
             functional=sum(i.nbytes for i in fresh),
             inputs=placed,
+            live=live_bytes([*places, *fresh, *held]),
         )
 
     def replay(self) -> None:

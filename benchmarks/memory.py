@@ -1,0 +1,202 @@
+"""What a run's activations take: naive, eager, the least possible, and what a replay really holds.
+
+For each zoo model, in bytes of activations (weights, and constants that follow from the signature, left out):
+
+- `naive`: all activations together;
+- `eager`: the most that an eager run holds at once, measured at torch's CPU allocator, operators' own
+  scratch memory included;
+- `live`: the most bytes of activations, results included, that are needed at once in the order of the
+  nodes, or of the calls that kernels make where these need more;
+- `arena`: the block that replays write into, and `bound`, the least that its slots could take;
+- `outside`: what a capture holds beside the arena (static inputs, results that stay), and the most that
+  a replay allocates at once on top of it, measured; its results included;
+- `sum`: arena and outside;
+- `slotted`: the part of all bytes that recorded calls write which lies in slots.
+
+`--check` exits with 1 when an arena is above 1.05 x its bound, or a sum above 1.15 x the live bytes. Rows in
+which less than 90% is slotted say where the rest lies.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import fetch
+import harness
+import recipes
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import torch_ort_session
+from torch_ort_session import Options
+from torch_ort_session.runtime.capture import Captured
+
+ARENA_BOUND = 1.05
+SUM_BOUND = 1.15
+SHARE = 0.9
+
+Row = dict[str, Any]
+
+
+def allocated(call: Callable[[], object]) -> tuple[int, int]:
+    """The most bytes that a call has torch's CPU allocator hold at once, and what is left when it returns.
+
+    What it returns is held until then.
+    """
+    gc.collect()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as profiler:
+        held = call()
+    changes = [
+        (event.start_ns(), event.nbytes())
+        for event in profiler.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    ]
+    del held
+    level = most = 0
+    for _, nbytes in sorted(changes, key=lambda change: change[0]):
+        level += nbytes
+        most = max(most, level)
+    return most, level
+
+
+def captured_of(session: torch_ort_session.Session) -> Captured | None:
+    """The only capture of a session."""
+    entries = session._machine.policy.entries.values()
+    return next((entry.captured for entry in entries if entry.captured is not None), None)
+
+
+def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
+    """One model's row."""
+    eager = torch_ort_session.load(path, options=Options(capture="off"))
+    eager.run(None, feed)
+    peak, _ = allocated(partial(eager.run, None, feed))
+    del eager
+    session = torch_ort_session.load(path)
+    for _ in range(3):
+        session.run(None, feed)
+    stats = session.plan(feed).stats
+    captured = captured_of(session)
+    if captured is None or stats is None:
+        return {"name": name, "captured": False, "eager": peak}
+    replay, _ = allocated(partial(session.run, None, feed))
+    recorded = [stage.recording.stats for stage in captured.stages if stage.recording is not None]
+    memory = captured.memory
+    beside = memory.static_inputs - memory.placed
+    held = beside + memory.landings + memory.crossing
+    outside = held + replay
+    written = sum(one.naive for one in recorded)
+    live = max(stats.live, *(one.live for one in recorded))
+    return {
+        "name": name,
+        "captured": True,
+        "segments": len(recorded),
+        "naive": stats.naive,
+        "eager": peak,
+        "live": live,
+        "live_nodes": stats.live,
+        "arena": memory.slots,
+        "bound": max(one.bound for one in recorded),
+        "outside": outside,
+        "static_inputs": beside,
+        "landings": memory.landings,
+        "crossing": memory.crossing,
+        "replay": replay,
+        "fresh": memory.fresh,
+        "sum": memory.slots + outside,
+        "arena_over_bound": memory.slots / max(1, max(one.bound for one in recorded)),
+        "sum_over_live": (memory.slots + outside) / max(1, live),
+        "sum_over_eager": (memory.slots + outside) / max(1, peak),
+        "slotted": sum(one.slotted for one in recorded) / written if written else 1.0,
+        "functional": sum(one.functional for one in recorded) / written if written else 0.0,
+    }
+
+
+def why(row: Row) -> str:
+    """Where what is not slotted lies, and what a sum above its bound consists of."""
+    parts = []
+    if row["slotted"] < SHARE:
+        parts.append(f"{row['functional']:.0%} is made anew by operators without an out= form")
+    over = row["sum"] - SUM_BOUND * row["live"]
+    if over > 0:
+        scratch = max(0, row["replay"] - row["fresh"])
+        causes = {
+            "operators' results that cannot be written into slots": row["fresh"],
+            "operators' scratch memory and copied results": scratch,
+            "copies of feeds": row["static_inputs"],
+            "results that stay until the next replay": row["crossing"],
+            "seams' results": row["landings"],
+        }
+        largest = sorted(((n, c) for c, n in causes.items() if n >= over / 4), reverse=True)[:3]
+        parts += [f"{nbytes / 1e6:.2f} MB {cause}" for nbytes, cause in largest]
+    return "; ".join(parts)
+
+
+def judge(rows: Sequence[Row]) -> list[str]:
+    """A line for each row that misses a bound."""
+    misses = []
+    for row in rows:
+        if not row["captured"]:
+            misses.append(f"{row['name']}: not captured")
+            continue
+        if row["arena_over_bound"] > ARENA_BOUND:
+            ratio = row["arena_over_bound"]
+            misses.append(f"{row['name']}: the arena is {ratio:.2f} x its bound, above {ARENA_BOUND}")
+        if row["sum_over_live"] > SUM_BOUND:
+            ratio = row["sum_over_live"]
+            misses.append(
+                f"{row['name']}: the sum is {ratio:.2f} x the live bytes, above {SUM_BOUND}: {why(row)}"
+            )
+    return misses
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    """The table, in megabytes, and what explains rows."""
+    heads = (
+        "MB",
+        "naive",
+        "eager",
+        "live",
+        "arena",
+        "/bound",
+        "outside",
+        "sum",
+        "/live",
+        "/eager",
+        "slotted",
+    )
+    cells = [
+        (
+            row["name"],
+            *(f"{row[key] / 1e6:.2f}" for key in ("naive", "eager", "live", "arena")),
+            f"{row['arena_over_bound']:.2f}",
+            *(f"{row[key] / 1e6:.2f}" for key in ("outside", "sum")),
+            f"{row['sum_over_live']:.2f}",
+            f"{row['sum_over_eager']:.2f}",
+            f"{row['slotted']:.0%}",
+        )
+        for row in rows
+        if row["captured"]
+    ]
+    notes = [f"{row['name']}: {why(row)}" for row in rows if row["captured"] and why(row)]
+    return "\n".join([harness.table(heads, cells), *notes])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = harness.parser(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", nargs="*", default=[], help="zoo models (all)")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    rows = []
+    for model in fetch.read_zoo():
+        if not args.only or model["name"] in args.only:
+            feed = recipes.feeds(model, (model.get("sizes") or [{}])[0])
+            rows.append(measure(model["name"], fetch.fetch(model), feed))
+    return harness.finish("memory", text=text_of(rows), rows=rows, misses=judge(rows), args=args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
