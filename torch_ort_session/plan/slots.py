@@ -70,11 +70,12 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def pack(intervals: Sequence[Interval]) -> Packing:
+def pack(intervals: Sequence[Interval], placements: int = _PLACEMENTS) -> Packing:
     """Lay out intervals so that those alive at once do not overlap.
 
     Args:
         intervals: One a value; an empty one gets offset 0.
+        placements: How many intervals are placed at most over all tries.
 
     Returns:
         The packing.
@@ -93,7 +94,7 @@ def pack(intervals: Sequence[Interval]) -> Packing:
         raise PlanError(f"slots of {naive} bytes together cannot be planned")
     bound = live_bytes(order)
     offsets, total = _place(order)
-    tries = _PLACEMENTS // max(1, len(order)) - 1
+    tries = placements // max(1, len(order)) - 1
     trial, height = offsets, total
     while total > bound and tries > 0:
         tries -= 1

@@ -33,6 +33,9 @@ BLANK = "it reads memory that no recorded call wrote"
 _CONSTRUCTORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 """Functions that read the tensors within a list out of the dispatcher's sight."""
 
+_PLACEMENTS = 30_000
+"""Tries at a packing: recording so many calls takes longer than they do."""
+
 _HOST_ARGUMENTS = {
     "tensor_split": 1,
     "ctc_loss": 2,
@@ -153,7 +156,7 @@ class TapeRecording:
             slotted, {interval[4]: place for place, interval in enumerate(intervals)}, self._heirs
         )
         places = joined(slotted, homes)
-        packing = pack(places)
+        packing = pack(places, _PLACEMENTS)
         self._block = (block if block is not None else _allocate)(packing.total)
         self._tape.plan(
             self._block,
