@@ -33,7 +33,11 @@ class Options:
         if self.capture not in get_args(Capture):
             known = ", ".join(map(repr, get_args(Capture)))
             raise ValueError(f"capture must be one of {known}, got {self.capture!r}")
-        if self.max_plans < 1:
-            raise ValueError(f"max_plans must be at least 1, got {self.max_plans}")
-        if self.num_threads is not None and self.num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, got {self.num_threads}")
+        for name in ("max_plans", "num_threads"):
+            value = getattr(self, name)
+            if value is None and name == "num_threads":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an int, got {value!r}")
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")

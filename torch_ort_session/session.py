@@ -368,6 +368,8 @@ def load(
         InputError: The device is not available.
     """
     target = resolve_device(device)
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"options is a torch_ort_session.Options, not a {type(options).__name__}")
     with torch.inference_mode(False):
         # A weight made in inference mode would keep every later run from being differentiable.
         return Session(load_model(model, base_dir=base_dir), target, options or Options())

@@ -232,6 +232,19 @@ class _Broken:
         return (1, 0)
 
 
+def test_masked_arrays() -> None:
+    """numpy hands over what the mask hides; the mask was dropped without a word."""
+    session = load("g (float[n] x) => (float[n] y) { y = Neg(x) }")
+    hidden = np.ma.masked_less(np.array([1.0, -2.0], np.float32), 0)
+    assert_expected_inline(
+        message(tos.InputError, lambda: session(hidden)),
+        """\
+input 'x': got a masked array, expected float32[n]; what the mask hides would be computed with;
+feed .filled(...) or .data""",
+    )
+    assert session(np.ma.masked_less(hidden.data, -9)).tolist() == [-1, 2]
+
+
 def test_a_producer_that_cannot_export(session: tos.Session) -> None:
     assert_expected_inline(
         refused(session, _Broken()),

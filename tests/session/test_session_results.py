@@ -181,6 +181,13 @@ def test_options_say_what_is_wrong() -> None:
     assert_expected_inline(
         message(ValueError, lambda: tos.Options(num_threads=0)), """num_threads must be at least 1, got 0"""
     )
+    for value in ("2", 1.5, True):
+        with pytest.raises(TypeError, match="num_threads must be an int, got"):
+            tos.Options(num_threads=value)  # type: ignore[arg-type]
+    assert_expected_inline(
+        message(TypeError, lambda: tos.load(model(ALIASES["reshape"]), options={"capture": "off"})),  # type: ignore[arg-type]
+        """options is a torch_ort_session.Options, not a dict""",
+    )
 
 
 def test_several_outputs() -> None:

@@ -244,6 +244,9 @@ def _as_tensor(
     if isinstance(value, torch.Tensor):
         return _plain(value)
     if isinstance(value, np.ndarray | np.generic):
+        if np.ma.is_masked(value):
+            why = "what the mask hides would be computed with; feed .filled(...) or .data"
+            raise _wrong(name, "a masked array", expected, why)
         return from_numpy(name, np.asarray(value), expected)
     if isinstance(value, bool | int | float | complex | list | tuple):
         return _from_python(name, value, element, expected)
