@@ -112,6 +112,7 @@ def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
         "sum_over_eager": (memory.slots + outside) / max(1, peak),
         "slotted": sum(one.slotted for one in recorded) / written if written else 1.0,
         "functional": sum(one.functional for one in recorded) / written if written else 0.0,
+        "staying": sum(one.kept for one in recorded) / written if written else 0.0,
     }
 
 
@@ -119,7 +120,11 @@ def why(row: Row) -> str:
     """Where what is not slotted lies, and what a sum above its bound consists of."""
     parts = []
     if row["slotted"] < SHARE:
-        parts.append(f"{row['functional']:.0%} is made anew by operators without an out= form")
+        rest = {
+            "is made anew by operators without an out= form": row["functional"],
+            "stays until the next replay, as a result or for a later segment": row["staying"],
+        }
+        parts += [f"{share:.0%} {text}" for text, share in rest.items() if share >= 0.01]
     over = row["sum"] - SUM_BOUND * row["live"]
     if over > 0:
         scratch = max(0, row["replay"] - row["fresh"])

@@ -61,31 +61,41 @@ def test_a_model_that_is_not_captured_is_a_miss() -> None:
 def made(name: str, **changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "captured": True, "naive": 9e6, "eager": 4e6, "live": 3e6}
     row |= {"arena": 2e6, "outside": 1e6, "static_inputs": 0, "landings": 0, "crossing": 0}
-    row |= {"replay": 1e6, "fresh": 0.8e6, "sum": 3e6, "slotted": 0.95, "functional": 0.05}
+    row |= {"replay": 1e6, "fresh": 0.8e6, "sum": 3e6, "slotted": 0.95, "functional": 0.05, "staying": 0.0}
     row |= {"arena_over_bound": 1.0, "sum_over_live": 1.0, "sum_over_eager": 0.75}
     return {**row, **changes}
 
 
 BAD = made("loose", arena_over_bound=1.2)
-LARGE = made("large", sum=5e6, sum_over_live=5 / 3, static_inputs=1e6, slotted=0.7, functional=0.3)
+LARGE = made(
+    "large", sum=5e6, sum_over_live=5 / 3, static_inputs=1e6, slotted=0.7, functional=0.25, staying=0.05
+)
 
 
 def test_bounds() -> None:
     assert memory.judge([made("good")]) == []
-    assert_expected_inline(wrapped("\n".join(memory.judge([BAD, LARGE]))), """\
+    assert_expected_inline(
+        wrapped("\n".join(memory.judge([BAD, LARGE]))),
+        """\
 loose: the arena is 1.20 x its bound, above 1.05
-large: the sum is 1.67 x the live bytes, above 1.15: 30% is made anew by operators without an
-out= form; 1.00 MB copies of feeds; 0.80 MB operators' results that cannot be written into slots""")
+large: the sum is 1.67 x the live bytes, above 1.15: 25% is made anew by operators without an
+out= form; 5% stays until the next replay, as a result or for a later segment; 1.00 MB copies of
+feeds; 0.80 MB operators' results that cannot be written into slots""",
+    )
 
 
 def test_text() -> None:
-    assert_expected_inline(wrapped(memory.text_of([made("good"), LARGE])), """\
+    assert_expected_inline(
+        wrapped(memory.text_of([made("good"), LARGE])),
+        """\
 MB     naive  eager  live  arena  /bound  outside   sum  /live  /eager  slotted
 -----  -----  -----  ----  -----  ------  -------  ----  -----  ------  -------
 good    9.00   4.00  3.00   2.00    1.00     1.00  3.00   1.00    0.75      95%
 large   9.00   4.00  3.00   2.00    1.00     1.00  5.00   1.67    0.75      70%
-large: 30% is made anew by operators without an out= form; 1.00 MB copies of feeds; 0.80 MB
-operators' results that cannot be written into slots""")
+large: 25% is made anew by operators without an out= form; 5% stays until the next replay, as a
+result or for a later segment; 1.00 MB copies of feeds; 0.80 MB operators' results that cannot
+be written into slots""",
+    )
 
 
 @pytest.mark.zoo
