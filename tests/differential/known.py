@@ -62,6 +62,12 @@ KNOWN = (
     ),
     Known(
         "onnxruntime",
+        ("Compress",),
+        "a condition is no longer than the axis, by the spec; onnxruntime cuts one that is",
+        empty=True,
+    ),
+    Known(
+        "onnxruntime",
         ("ConvTranspose",),
         "auto_pad decides the extent whatever the batch; without a batch onnxruntime leaves it out",
         empty=True,
