@@ -58,7 +58,7 @@ def test_the_python_of_the_readme_runs(
     monkeypatch.chdir(tmp_path)
     write_model(tmp_path / "model.onnx")
     first, *others = blocks("python")
-    assert len(others) == 3
+    assert len(others) == 4
     # One batch over and over, so that the loop of the README has something to learn.
     scope: dict[str, object] = {"train_loader": loader([8]) * 30, "test_loader": loader([8, 3])}
     exec(first, scope)
@@ -77,7 +77,10 @@ def test_the_python_of_the_readme_runs(
     assert scope["hidden"].shape == (2, 16, 15, 15)  # type: ignore[attr-defined]
     assert len(losses) == 30 and losses[-1] < losses[0]
     assert scope["seen"] == 11
-    assert re.fullmatch(r"accuracy \d+\.\d%\n", capsys.readouterr().out)
+    explained, _, accuracy = capsys.readouterr().out.rpartition("accuracy ")
+    assert re.fullmatch(r"\d+\.\d%\n", accuracy)
+    assert "(image: float32[2, 3, 32, 32]) -> (logits)" in explained
+    assert scope["binding"].read("logits").shape == (2, 10)  # type: ignore[attr-defined]
 
 
 def test_the_commands_of_the_readme_exist() -> None:
