@@ -88,6 +88,7 @@ DeviceIndexError
 DeviceValidationError
 InputError
 KernelError
+Limits
 ModelError
 Options
 PlanError

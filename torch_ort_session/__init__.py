@@ -15,8 +15,9 @@ from torch_ort_session.errors import (
     SessionError,
     UnsupportedOpError,
 )
-from torch_ort_session.options import Options
-from torch_ort_session.session import Port, Session, load
+from torch_ort_session.ir.ports import Port
+from torch_ort_session.options import Limits, Options
+from torch_ort_session.session import Session, load
 
 __all__ = [
     "Binding",
@@ -25,6 +26,7 @@ __all__ = [
     "DeviceValidationError",
     "InputError",
     "KernelError",
+    "Limits",
     "ModelError",
     "Options",
     "PlanError",

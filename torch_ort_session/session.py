@@ -7,16 +7,15 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torch_ort_session.errors import InputError
-from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo
+from torch_ort_session.ir.graph import Graph, Model, Node
 from torch_ort_session.ir.load import load_model
+from torch_ort_session.ir.ports import Port, port_of
 from torch_ort_session.ir.text import byte_size
-from torch_ort_session.ir.types import Dim, OptionalType, SequenceType, TensorType, ValueType, describe
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.explain import explain
@@ -51,27 +50,6 @@ if TYPE_CHECKING:
 
 _PROGRAMS = 8
 """Choices of outputs whose steps a session keeps; the least recently used goes first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """An input or output of a model.
-
-    Attributes:
-        name: Its name.
-        dtype: The torch dtype of its tensors (of a sequence's items); None for strings and unknown types.
-        shape: Its dims, symbolic ones as strings and unknown ones as None; None when the rank is unknown,
-            and for a sequence.
-        type: The full ONNX type.
-    """
-
-    name: str
-    dtype: torch.dtype | None
-    shape: tuple[Dim, ...] | None
-    type: ValueType | None = field(repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {describe(self.type)}"
 
 
 class Session:
@@ -113,12 +91,12 @@ class Session:
     def inputs(self) -> tuple[Port, ...]:
         """What must be fed, in order."""
         graph = self._model.graph
-        return tuple(_port(info) for info in graph.inputs if info.name not in graph.initializers)
+        return tuple(port_of(info) for info in graph.inputs if info.name not in graph.initializers)
 
     @property
     def outputs(self) -> tuple[Port, ...]:
         """What a run gives, in order."""
-        return tuple(_port(info) for info in self._model.graph.outputs)
+        return tuple(port_of(info) for info in self._model.graph.outputs)
 
     @property
     def device(self) -> torch.device:
@@ -368,28 +346,17 @@ def load(
         InputError: The device is not available.
     """
     target = resolve_device(device)
-    if options is not None and not isinstance(options, Options):
+    options = Options() if options is None else options
+    if not isinstance(options, Options):
         raise TypeError(f"options is a torch_ort_session.Options, not a {type(options).__name__}")
     with torch.inference_mode(False):
         # A weight made in inference mode would keep every later run from being differentiable.
-        return Session(load_model(model, base_dir=base_dir), target, options or Options())
+        return Session(load_model(model, base_dir=base_dir, limits=options.limits), target, options)
 
 
 def _recorder(device: torch.device, poison: bool) -> Recorder | str:
     """A recorder for one capture, or why there is none."""
     return recorder_for(device, poison=poison) or unavailable(device) or "nothing can be recorded here"
-
-
-def _port(info: ValueInfo) -> Port:
-    kind = info.type
-    one = True
-    while isinstance(kind, SequenceType | OptionalType):
-        one = one and isinstance(kind, OptionalType)
-        kind = kind.item
-    if isinstance(kind, TensorType):
-        shape = kind.shape if one else None
-        return Port(info.name, kind.element.torch_dtype, shape, info.type)
-    return Port(info.name, None, None, info.type)
 
 
 def weight_bytes(graph: Graph) -> int:

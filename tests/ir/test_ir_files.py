@@ -18,8 +18,8 @@ from ir.irmodels import external, fault, floats, lines, model_of, with_weight, w
 from onnx import ModelProto, TensorProto, numpy_helper, printer
 from onnx.helper import make_node
 
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.load import load_model
+from torch_ort_session.options import Limits
 
 DATA = np.arange(1, 9, dtype=np.float32)
 

@@ -12,9 +12,9 @@ from ir.irmodels import OPSET, evaluate, fault, floats, lines, model_of, rebuilt
 from onnx import AttributeProto, TensorProto, helper
 from onnx.helper import make_node
 
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.text import dump
+from torch_ort_session.options import Limits
 
 X = np.array([1.5, -2.0], dtype=np.float32)
 

@@ -11,7 +11,6 @@ from onnx import AttributeProto, TensorProto, helper
 from onnx.helper import make_node
 
 from torch_ort_session.ir.graph import Graph, Weight
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.types import (
     ElementType,
@@ -21,6 +20,7 @@ from torch_ort_session.ir.types import (
     TensorType,
     describe,
 )
+from torch_ort_session.options import Limits
 
 X = np.array([1.5, -2.0], dtype=np.float32)
 FLAG = value("flag", TensorProto.BOOL, ())

@@ -264,6 +264,7 @@ DeviceIndexError
 DeviceValidationError
 InputError
 KernelError
+Limits
 ModelError
 Options
 PlanError

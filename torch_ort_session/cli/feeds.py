@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from torch_ort_session.cli.common import CommandError
+from torch_ort_session.ir.ports import Port
 from torch_ort_session.ir.types import describe
-from torch_ort_session.session import Port
 
 Feed = dict[str, object]
 

@@ -24,10 +24,10 @@ from torch_ort_session.ir.build import (
 )
 from torch_ort_session.ir.convert import shown, string
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node, ValueInfo
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.save import node_proto, type_proto
 from torch_ort_session.ir.storage import Storage
 from torch_ort_session.ir.types import ElementType, TensorType, ValueType
+from torch_ort_session.options import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from torch_ort_session.ir.build import Scope, build_graph, imports
 from torch_ort_session.ir.convert import shown, text
 from torch_ort_session.ir.functions import expand_functions, function_key, templates
 from torch_ort_session.ir.graph import Model
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.order import ordered
 from torch_ort_session.ir.source import ModelSource, Parsed, read
+from torch_ort_session.options import Limits
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""

@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.files import MappedFile, folders_of, open_file
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.storage import Storage
 from torch_ort_session.ir.wire import NO_CUTS, Buffer, Cuts, cut
+from torch_ort_session.options import Limits
 
 ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto"
 

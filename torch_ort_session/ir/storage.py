@@ -12,8 +12,8 @@ import torch
 from torch_ort_session.errors import ModelError
 from torch_ort_session.ir.convert import shown, string
 from torch_ort_session.ir.files import MappedFile, contained, open_file
-from torch_ort_session.ir.limits import Limits
 from torch_ort_session.ir.wire import NO_CUTS, Cuts
+from torch_ort_session.options import Limits
 
 
 @dataclass(frozen=True, slots=True)
