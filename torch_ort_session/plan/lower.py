@@ -75,6 +75,7 @@ def _lower(graph: Graph, outer: Mapping[str, ElementType], found: _Found, depth:
         if bodies:
             assert types is not None
             node = _with_bodies(node, types, found, depth)
+            node = replace(node, name=_apart(node.name, graph))
         if kernel is not None:
             _check(node, kernel)
             nodes.append(node)
@@ -113,6 +114,13 @@ def _with_bodies(node: Node, types: Mapping[str, ElementType], found: _Found, de
         for name, value in node.attributes.items()
     }
     return replace(node, attributes=attributes)
+
+
+def _apart(name: str, graph: Graph) -> str:
+    """A node's name under which no weight of the graph looks like a weight of the node's body."""
+    while any(weight.startswith(f"{name}/") for weight in graph.initializers):
+        name += "_"
+    return name
 
 
 def _expand(
