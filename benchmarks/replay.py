@@ -26,6 +26,7 @@ import onnxruntime
 import overhead
 import recipes
 import torch
+import weights
 from onnx import TensorProto, helper
 
 import torch_ort_session
@@ -97,13 +98,14 @@ def models(names: Sequence[str], threads: int, seconds: float) -> tuple[list[Row
         if names and model["name"] not in names:
             continue
         path = fetch.fetch(model)
+        source = weights.filled(path) if model.get("weights") == "random" else str(path)
         feed = recipes.feeds(model, (model.get("sizes") or [{}])[0])
-        eager = torch_ort_session.load(path, options=Options(capture="off"))
-        session = torch_ort_session.load(path)
+        eager = torch_ort_session.load(source, options=Options(capture="off"))
+        session = torch_ort_session.load(source)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
-        theirs = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        theirs = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         warm(session, feed)
         if not same(eager.run(None, feed), session.run(None, feed)):
             misses.append(f"{model['name']}, {threads} thread(s): the replay differs from the eager run")
