@@ -228,11 +228,17 @@ def test_a_thousand_steps_of_a_data_loader_without_growth() -> None:
 
     evaluate(20)
     gc.collect()
-    before, objects = resident(), len(gc.get_objects())
-    assert evaluate(200) == 1000
-    gc.collect()
+    objects = len(gc.get_objects())
+    growth = []
+    for _ in range(4):
+        before = resident()
+        assert evaluate(50) == 250
+        gc.collect()
+        growth.append(resident() - before)
     assert sizes == {16, 6}
-    assert resident() - before < 4 << 20
+    # What leaks grows in every stretch (a batch at each step would be 10 MB); what the process's allocator
+    # keeps for itself, after whatever ran before, comes once.
+    assert min(growth) < 1 << 20, growth
     assert len(gc.get_objects()) - objects < 100
     x = data.tensors[0][64:]
     with torch.no_grad():
