@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import onnx
 import pytest
 from ir.irmodels import OPSET, floats, graph_of, model_of, value
@@ -11,7 +9,6 @@ from onnx import TensorProto, helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.helper import make_node
 
-from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ir.infer import body_inputs, element_types
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.types import ElementType
@@ -178,7 +175,7 @@ def test_it_agrees_with_the_types_of_onnxs_own_cases():
     assert {name.removeprefix("test_")[:16] for name in unknown} == {"linear_attention"}
 
 
-def test_it_is_fast():
+def test_types_of_thousands_of_nodes():
     nodes = []
     for i in range(0, 5000, 5):
         nodes += [
@@ -189,11 +186,7 @@ def test_it_is_fast():
             make_node("Add", [f"r{i}", f"r{i}"], [f"v{i + 5}"]),
         ]
     graph = load_model(model_of(nodes, ["v0"], ["v5000"])).graph
-    best = min(_seconds(graph) for _ in range(5))
-    assert best < 0.05, best
-
-
-def _seconds(graph: Graph) -> float:
-    start = time.process_time()
-    assert len(element_types(graph)) == 5001
-    return time.process_time() - start
+    types = element_types(graph)
+    assert len(types) == 5001
+    assert types["v5000"] is ElementType.FLOAT
+    assert types["s4995"] is ElementType.INT64
