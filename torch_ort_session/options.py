@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Capture = Literal["auto", "off", "required"]
 
@@ -37,6 +38,47 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Bucket:
+    """Sizes of a symbolic dim that feeds are padded to, so that many sizes share a few captures.
+
+    A run whose feeds have another size of the symbol is made on feeds padded behind their end to the next
+    larger size of the bucket, and results are cut back. Larger ones than the last run as they come. That the
+    real part of every result is the same with and without padding is the caller's promise, most often kept by
+    a mask that the model reads: ``Options(verify=True)`` checks it.
+
+    Attributes:
+        symbol: The symbolic dim, as ``session.inputs`` shows it.
+        sizes: What is padded to, rising.
+        pad: The padding of each feed by name; 0 where none is given.
+        mask: An input that is 1 (True) where data is real and is padded with 0. It may be left out of the
+            feed: then it is made.
+        results: For outputs of which the model does not tell it: the dims that carry the symbol, by name.
+    """
+
+    symbol: str
+    sizes: tuple[int, ...]
+    pad: Mapping[str, float] = field(default_factory=dict, hash=False)
+    mask: str | None = None
+    results: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.symbol, str) or not self.symbol:
+            raise TypeError(f"symbol is the name of a symbolic dim, got {self.symbol!r}")
+        sizes = _sizes(f"sizes of {self.symbol!r}", self.sizes)
+        if not sizes or sizes[0] < 1 or sorted(set(sizes)) != list(sizes):
+            raise ValueError(f"sizes of {self.symbol!r} must be positive and rise, got {self.sizes!r}")
+        for name, value in self.pad.items():
+            if not isinstance(value, int | float):
+                raise TypeError(f"the padding of {name!r} must be a number, got {value!r}")
+        if self.mask in self.pad:
+            raise ValueError(f"{self.mask!r} is the mask: it is padded with 0, and has no padding of its own")
+        results = {name: _sizes(f"dims of result {name!r}", dims) for name, dims in self.results.items()}
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "pad", dict(self.pad))
+        object.__setattr__(self, "results", results)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """How a session runs.
 
@@ -51,6 +93,11 @@ class Options:
             their last reader, and the first replay on other feeds than the captured ones is compared with an
             eager run. Where they differ the eager results are given, and the signature stays eager.
         limits: What a model may ask for before loading it is refused.
+        capture_only: What may be captured; everything else runs eagerly. Each entry gives sizes of symbolic
+            dims, dims of inputs, or both, such as ``{"batch": 1, "sequence": 128}`` or
+            ``{"image": (1, 3, 224, 224)}``; what it does not name may be anything. None allows all.
+        buckets: Symbolic dims whose sizes are padded to a few. Runs through a binding, runs under grad and
+            runs with ``capture="off"`` are never padded.
     """
 
     num_threads: int | None = None
@@ -58,6 +105,8 @@ class Options:
     max_plans: int = 8
     verify: bool = False
     limits: Limits = field(default_factory=Limits)
+    capture_only: tuple[Mapping[str, int | tuple[int, ...]], ...] | None = field(default=None, hash=False)
+    buckets: tuple[Bucket, ...] = ()
 
     def __post_init__(self) -> None:
         if self.capture not in get_args(Capture):
@@ -71,3 +120,52 @@ class Options:
                 raise TypeError(f"{name} must be an int, got {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.capture_only is not None:
+            object.__setattr__(self, "capture_only", _allowed(self.capture_only))
+        object.__setattr__(self, "buckets", _buckets(self.buckets))
+
+
+def _allowed(entries: Any) -> tuple[Mapping[str, int | tuple[int, ...]], ...]:
+    if isinstance(entries, Mapping) or not isinstance(entries, tuple | list):
+        raise TypeError(f"capture_only is a tuple of mappings, got {type(entries).__name__}")
+    if not entries:
+        raise ValueError("capture_only allows nothing to be captured; write capture='off' for that")
+    return tuple([_allowed_entry(entry) for entry in entries])
+
+
+def _allowed_entry(entry: Any) -> Mapping[str, int | tuple[int, ...]]:
+    if not isinstance(entry, Mapping) or not entry:
+        raise TypeError(f"an entry of capture_only maps names to sizes, got {entry!r}")
+    found: dict[str, int | tuple[int, ...]] = {}
+    for name, value in entry.items():
+        if not isinstance(name, str):
+            raise TypeError(f"a name in capture_only is a text, got {name!r}")
+        text = f"the size of {name!r} in capture_only"
+        found[name] = _size(text, value) if isinstance(value, int) else _sizes(text, value)
+    return found
+
+
+def _buckets(buckets: Any) -> tuple[Bucket, ...]:
+    listed = tuple(buckets) if isinstance(buckets, tuple | list) else (buckets,)
+    for bucket in listed:
+        if not isinstance(bucket, Bucket):
+            raise TypeError(f"buckets holds torch_ort_session.Bucket records, got {bucket!r}")
+    symbols = [bucket.symbol for bucket in listed]
+    for symbol in symbols:
+        if symbols.count(symbol) > 1:
+            raise ValueError(f"{symbol!r} has two buckets; one holds all of its sizes")
+    return listed
+
+
+def _sizes(what: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, tuple | list):
+        raise TypeError(f"{what} must be a tuple of ints, got {values!r}")
+    return tuple([_size(what, value) for value in values])
+
+
+def _size(what: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} must be an int, got {value!r}")
+    if value < 0:
+        raise ValueError(f"{what} must not be negative, got {value}")
+    return value

@@ -24,6 +24,7 @@ from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.taint import key_feed_candidates
 from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.again import at_once
+from torch_ort_session.runtime.allowed import allowed
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.devices import resolve_device
 from torch_ort_session.runtime.entries import describe_entries, statistics
@@ -77,7 +78,7 @@ class Session:
             graph=self._model.graph,
             build=builder(device, self._weights, self._validation),
             device=device,
-            policy=Policy(Limits(plans=options.max_plans), {}),
+            policy=Policy(Limits(allowed(options.capture_only, self.inputs), options.max_plans), {}),
             recorder=functools.partial(_recorder, device, options.verify),
             arena=Arena(device),
             required=options.capture == "required",

@@ -89,7 +89,8 @@ probe mismatch
 below minimum length
 latched
 capture off
-replay without capture""",
+replay without capture
+not on the whitelist""",
     )
 
 

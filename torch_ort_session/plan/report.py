@@ -27,6 +27,7 @@ class Reason(enum.Enum):
     LATCHED = "latched"
     OFF = "capture off"
     NO_CAPTURE = "replay without capture"
+    UNLISTED = "not on the whitelist"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ LATCHES: Final = "latched signatures"
 EVICTIONS: Final = "evictions"
 FORGOTTEN: Final = "forgotten signatures"
 QUARANTINED: Final = "quarantined operators"
+UNLISTED: Final = "unlisted signatures"
 LOOSENED: Final = "loosened nodes"
 DEMOTED: Final = "demoted key feeds"
 PROBES: Final = "probes"
@@ -38,6 +39,7 @@ MEANING: Final[dict[str, str]] = {
     LATCHES: "signatures that stay eager",
     EVICTIONS: "captures that were dropped because others were used more recently",
     FORGOTTEN: "signatures without a capture that were dropped because others were used more recently",
+    UNLISTED: "signatures that stay eager because capture_only does not name them",
     QUARANTINED: "operators that run eagerly because recording one failed",
     LOOSENED: "nodes that run eagerly because the shape of their results does not settle",
     DEMOTED: "feeds that had too many values to tell captures apart by them",

@@ -12,6 +12,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.again import Shortcut
+from torch_ort_session.runtime.allowed import Allowed
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
 from torch_ort_session.runtime.warmup import Warm
@@ -58,12 +59,18 @@ class Entry:
             return "captured"
         return "latched" if self.latched else "cold" if self.warm is None else "warm"
 
+    @property
+    def unlisted(self) -> bool:
+        """Whether the user named what may be captured, and this is none of it."""
+        return self.latched and self.report is not None and self.report.rows[0].reason is Reason.UNLISTED
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Numbers the policy goes by.
+    """What the policy goes by.
 
     Attributes:
+        allowed: What may be captured; None allows everything.
         plans: Captures that are kept; the least recently used goes first.
         waiting: Signatures without a capture that are kept, for each of those; they hold little memory, and
             signatures that never come again must not cost others their captures.
@@ -73,6 +80,7 @@ class Limits:
         window: ... in so many runs, before it latches to eager.
     """
 
+    allowed: Allowed | None = None
     plans: int = 8
     waiting: int = 4
     warm_up: int = 2
@@ -103,7 +111,7 @@ class Policy:
     """Entries by signature, and what was learnt about operators and key feeds.
 
     Attributes:
-        limits: Numbers it goes by.
+        limits: What it goes by.
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
         recent: The last of them, which most runs ask for again.
@@ -161,6 +169,10 @@ class Policy:
         if self._note_keys(signature.keys):
             return self.entry(outputs, fed, keys, bound)
         found = self.recent = self.entries[signature] = Entry()
+        why = "" if self.limits.allowed is None else self.limits.allowed.refusal(fed)
+        if why:
+            found.latched, found.report = True, DeclineReport.of(Reason.UNLISTED, why)
+            self.count(counters.UNLISTED)
         self._forget()
         return signature, found
 
