@@ -110,7 +110,7 @@ def test_the_page(command, dense: str, folder: Path) -> None:
 def test_a_plan_as_json(command, dense: str) -> None:
     found = json.loads(command("plan", dense, "--random", "--json").out)
     assert found["model"] == "dense.onnx"
-    assert found["steps"] == {"total": 2, "recorded": 2, "eager": 0, "folded": 0}
+    assert found["steps"] == {"total": 2, "recorded": 2, "eager": 0, "folded": 0, "assumed": 0}
     assert [region["kind"] for region in found["regions"]] == ["segment"]
     assert found["memory"]["complete"] is True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
@@ -15,7 +15,7 @@ from torch_ort_session.ir.load import load_model
 from torch_ort_session.plan.build import build_steps
 from torch_ort_session.plan.lower import lower
 from torch_ort_session.plan.plan import Plan, make_plan
-from torch_ort_session.plan.segments import Region, kept_static
+from torch_ort_session.plan.segments import Region, kept_constants
 from torch_ort_session.plan.specs import Observation
 from torch_ort_session.plan.steps import Setting, Steps
 from torch_ort_session.plan.taint import Taint, taint
@@ -88,7 +88,10 @@ def see(
         if name in feed:
             values[place] = feed[name]
     with torch.no_grad():
-        observation = observe(program, values, kept_static(steps, found))
+        observation = observe(program, values, kept_constants(steps, found))
+    found = taint(steps, ids(steps, *keys), opaque=observation.kinds)
+    held = {value: kept for value, kept in observation.static.items() if found.constant(value)}
+    observation = replace(observation, static=held)
     return Seen(program, found, observation, tuple(values[i] for i in steps.outputs))
 
 

@@ -14,7 +14,7 @@ from textmodel import operator
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import TensorSequence, kernel
-from torch_ort_session.plan.segments import count_launches, is_folded, kept_static, seam_reason, split
+from torch_ort_session.plan.segments import count_launches, is_folded, kept_constants, seam_reason, split
 from torch_ort_session.plan.specs import Spec
 
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 0.0, 6.0]])
@@ -94,7 +94,7 @@ def test_static_steps_are_in_no_region() -> None:
     plan = seen.plan()
     assert_expected_inline(cut(plan), """segment  Neg Reshape Neg""")
     assert [seen.steps.items[p].node.op for p in plan.folded] == ["Shape", "ReduceProd"]
-    kept = kept_static(seen.steps, seen.taint)
+    kept = kept_constants(seen.steps, seen.taint)
     assert [seen.steps.names[value] for value in sorted(kept)] == ["p"]
     assert seen.observation.static.keys() == kept
 

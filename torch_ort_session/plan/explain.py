@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.segments import Region, count_launches
+from torch_ort_session.plan.segments import Region, count_launches, guarded, is_assumed
 from torch_ort_session.plan.steps import Step
 
 _LARGEST = 5
@@ -26,6 +26,9 @@ def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
         Steps, key feeds, passes, regions, memory and the largest slots. ``memory`` is None, and ``failure``
         says why, where slots could not be planned.
     """
+    recorded_steps = (plan.steps.items[p] for region in plan.segments for p in region.positions)
+    shapes = {value for step in recorded_steps for value in step.inputs if value not in plan.taint.shape}
+    shapes |= guarded(plan.steps, plan.taint)
     recorded = sum(len(region.positions) for region in plan.segments)
     eager = sum(len(region.positions) for region in plan.seams)
     return {
@@ -35,11 +38,12 @@ def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
             "recorded": recorded,
             "eager": eager,
             "folded": len(plan.steps.items) - recorded - eager,
+            "assumed": sum(is_assumed(step, plan.taint) for step in plan.steps.items),
         },
         "key_feeds": dict(plan.keys),
         "passes": list(passes),
         "quarantined": sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in plan.quarantined),
-        "regions": [region_facts(plan, region) for region in plan.regions],
+        "regions": [region_facts(plan, region, shapes) for region in plan.regions],
         "memory": memory_facts(plan),
         "failure": plan.failure,
         "largest_slots": [
@@ -55,8 +59,14 @@ def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def region_facts(plan: Plan, region: Region) -> dict[str, Any]:
-    """What there is to say of one region: its steps, and the node, reason and message of a seam."""
+def region_facts(plan: Plan, region: Region, shapes: Collection[int] = ()) -> dict[str, Any]:
+    """What there is to say of one region: its steps, and the node, reason and message of a seam.
+
+    Args:
+        plan: The plan.
+        region: One of its regions.
+        shapes: Values whose shapes others rely on, though not static: a replay compares those seams make.
+    """
     found: dict[str, Any] = {
         "kind": "segment" if region.is_segment else "seam",
         "first_step": region.positions[0],
@@ -71,6 +81,8 @@ def region_facts(plan: Plan, region: Region) -> dict[str, Any]:
         found["op"] = nodes[0].qualified if len(nodes) == 1 else f"{len(nodes)} steps"
         found["reason"] = region.reason.value
         found["message"] = region.message
+        made = (value for position in region.positions for value in plan.steps.items[position].outputs)
+        found["compared"] = [plan.steps.names[value] for value in made if value in shapes]
     return found
 
 
@@ -122,6 +134,10 @@ def explain(plan: Plan, passes: Sequence[str] = (), title: str = "") -> str:
         f" {_count(len(plan.segments), 'segment')}, {steps['eager']} in {_count(len(plan.seams), 'seam')},"
         f" {steps['folded']} folded into constants"
     )
+    if steps["assumed"]:
+        lines.append(
+            f"{steps['assumed']} of these hold as long as shapes that depend on data stay as they are"
+        )
     keys = ", ".join(f"{name} = {value}" for name, value in known["key_feeds"].items())
     lines.append(f"key feeds: {keys or 'none'}")
     lines.append(f"passes: {', '.join(known['passes']) or 'none'}")
@@ -142,10 +158,14 @@ def _region(region: dict[str, Any]) -> list[str]:
     if region["kind"] == "segment":
         launches = f"{region['launches']} launch{'' if region['launches'] == 1 else 'es'}"
         return [f"  segment  {_count(region['steps'], 'step')}, {launches}"]
-    return [
+    lines = [
         f"  seam     {region['node']} ({region['op']})",
         f"           {region['reason']}: {region['message']}",
     ]
+    if region["compared"]:
+        names = ", ".join(repr(name) for name in region["compared"])
+        lines.append(f"           every replay compares the shape of {names}")
+    return lines
 
 
 def _memory(known: dict[str, Any]) -> list[str]:

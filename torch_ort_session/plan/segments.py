@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -44,12 +44,12 @@ def split(
 ) -> tuple[Region, ...]:
     """Cut the steps into regions.
 
-    A step whose outputs are all static is in none: they are constants of the plan. Segments are maximal; one
-    with fewer launches than ``minimum`` runs eagerly.
+    A step whose outputs are all static, or assumed to be, is in none: they are constants of the plan.
+    Segments are maximal; one with fewer launches than ``minimum`` runs eagerly.
 
     Args:
         steps: The steps.
-        taint: What is static.
+        taint: What is static; nothing of it is assumed of the shapes of ``loose`` nodes.
         observation: What the warm run showed.
         device: The session's device.
         quarantined: (domain, operator) pairs whose recording failed before.
@@ -103,8 +103,7 @@ def _unsettled(
     if step.node.name in loose:
         unsettled.update(value for value in step.outputs if value != NOTHING)
         return Reason.OUTPUT_SHAPE, "the shape of its result changed too often from run to run"
-    outside = (value for body in step.bodies.values() for value, _ in body.captured)
-    found = next((value for value in (*step.inputs, *outside) if value in unsettled), None)
+    found = next((value for value in (*step.inputs, *_outside(step)) if value in unsettled), None)
     if found is None:
         return None
     unsettled.update(value for value in step.outputs if value != NOTHING and value not in taint.shape)
@@ -113,25 +112,51 @@ def _unsettled(
 
 def is_folded(step: Step, taint: Taint) -> bool:
     """Whether a step makes nothing but constants of the plan."""
-    return all(value in taint.data for value in step.outputs)
+    return all(taint.constant(value) for value in step.outputs)
 
 
-def kept_static(steps: Steps, taint: Taint) -> frozenset[int]:
-    """Static values that an observed run must keep: what steps outside of the fold, or the user, read.
+def is_assumed(step: Step, taint: Taint) -> bool:
+    """Whether what a step makes is constant as long as shapes that are not static stay as they were."""
+    return any(value in taint.assumed for value in step.outputs)
+
+
+def kept_constants(steps: Steps, taint: Taint) -> frozenset[int]:
+    """Constants of the plan that an observed run must keep.
 
     Args:
         steps: The steps.
-        taint: What of them is static.
+        taint: What of them is static, or assumed to be.
 
     Returns:
-        Their ids; what only other folded steps read is not among them.
+        The ids of what steps outside of the fold, or the user, read; and of what steps read that run again
+        when a shape turns out to be another one than assumed.
     """
     read = set(steps.outputs)
     for step in steps.items:
-        if not is_folded(step, taint):
-            read.update(step.inputs)
-            read.update(outside for body in step.bodies.values() for outside, _ in body.captured)
-    return (frozenset(read) & taint.data) - {NOTHING}
+        if all(value in taint.data for value in step.outputs):
+            continue
+        since = max((taint.assumed.get(value, -1) for value in step.outputs), default=-1)
+        for value in (*step.inputs, *_outside(step)):
+            # What hangs on the same shape is made again together.
+            if since < 0 or taint.assumed.get(value, -1) != since:
+                read.add(value)
+    return frozenset(value for value in read if value != NOTHING and taint.constant(value))
+
+
+def guarded(steps: Steps, taint: Taint) -> frozenset[int]:
+    """Values whose shapes constants of the plan follow from, so that each must be as in the warm run."""
+    return frozenset(
+        value
+        for step in steps.items
+        if is_assumed(step, taint)
+        for value in step.inputs
+        if not taint.constant(value)
+    )
+
+
+def _outside(step: Step) -> Iterator[int]:
+    """Values that the bodies of a step read from outside."""
+    return (outside for body in step.bodies.values() for outside, _ in body.captured)
 
 
 def seam_reason(
@@ -155,10 +180,10 @@ def seam_reason(
         if value != NOTHING and kind is not None:
             return Reason.CONTROL_FLOW, f"{steps_name(step, value)} is no tensor ({kind})"
     for param, value in zip(input_params(kernel, len(step.inputs)), step.inputs, strict=True):
-        if param.read and value not in taint.data:
+        if param.read and not taint.constant(value):
             return Reason.INPUT_SHAPE, f"its input {param.name!r} is a number that follows from data"
         spec = observation.specs[value]
-        if spec is not None and spec.device != device and value not in taint.data:
+        if spec is not None and spec.device != device and not taint.constant(value):
             # A recording would keep what this run found there.
             return Reason.SEAM, f"its input {param.name!r} lies on {spec.device}"
     for value in step.outputs:

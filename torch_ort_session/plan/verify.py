@@ -19,12 +19,14 @@ def verify(plan: Plan) -> None:
 
     Raises:
         PlanError: A step is left out, comes twice or out of order; a region is empty, has no reason or could
-            be joined with the next one; a segment holds a step that cannot be recorded; a slot is too small,
+            be joined with the next one; something is assumed that follows from more than shapes, or from
+            others than is noted; a segment holds a step that cannot be recorded; a slot is too small,
             not aligned, outside of the arena, of a value that must have none, or written while another value
             in the same bytes is still needed; a segment reads something that does not stay where it is; or
             the numbers do not add up.
     """
     _regions(plan)
+    _assumptions(plan)
     _constants(plan)
     _segments(plan)
     lives = _Lives(plan)
@@ -64,8 +66,38 @@ def _regions(plan: Plan) -> None:
             _fail(plan, "two segments could be one", region.positions[0])
         before = region
     for position, step in enumerate(plan.steps.items):
-        if position not in seen and any(v not in plan.taint.data for v in step.outputs if v):
+        known = plan.taint.data | plan.taint.assumed.keys()
+        if position not in seen and any(v not in known for v in step.outputs if v):
             _fail(plan, "it is in no region and makes more than constants", position)
+
+
+def _assumptions(plan: Plan) -> None:
+    """What is assumed follows from shapes alone, the last of them made where it is noted."""
+    placed = {position for region in plan.regions for position in region.positions}
+    data, assumed = plan.taint.data, plan.taint.assumed
+    made: dict[int, int] = {}
+    for position, step in enumerate(plan.steps.items):
+        guesses = {assumed[value] for value in step.outputs if value in assumed}
+        made.update((value, position) for value in step.outputs if value and not guesses)
+        if not guesses:
+            continue
+        if position in placed or len(guesses) > 1 or any(v and v not in assumed for v in step.outputs):
+            _fail(plan, "only some of what it makes is assumed", position)
+        if step.bodies or step.kernel.state or step.kernel.varies:
+            _fail(plan, "what it makes is assumed, and follows from more than shapes", position)
+        needed = -1
+        for value in step.inputs:
+            if not value or value in data:
+                continue
+            if value not in assumed and not step.kernel.host_result:
+                name = plan.steps.names[value]
+                _fail(plan, f"what it makes is assumed, and follows from the data of {name!r}", position)
+            if value in plan.observation.kinds:
+                _fail(plan, f"{plan.steps.names[value]!r} has no shape that could be compared", position)
+            needed = max(needed, assumed[value] if value in assumed else made.get(value, position))
+        if guesses != {needed}:
+            wrong = f"what it makes follows from the shape made by step {needed}, not by {guesses.pop()}"
+            _fail(plan, wrong, position)
 
 
 def _reading(step: Step) -> list[int]:
@@ -102,7 +134,7 @@ def _segments(plan: Plan) -> None:
         params = step.kernel.signature.inputs
         for place, value in enumerate(step.inputs):
             param = params[min(place, len(params) - 1)]
-            fixed = value == 0 or value in plan.taint.data
+            fixed = value == 0 or value in plan.taint.data or value in plan.taint.assumed
             if param.host not in (None, "constant") and not fixed:
                 _fail(plan, f"a recording would keep the number {plan.steps.names[value]!r}", position)
             spec = plan.observation.specs[value]

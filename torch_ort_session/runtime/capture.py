@@ -10,13 +10,13 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import Decline, DeclineReport, Reason
-from torch_ort_session.plan.segments import Region, split
-from torch_ort_session.plan.specs import fits
+from torch_ort_session.plan.segments import Region, guarded, split
 from torch_ort_session.plan.steps import Steps
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.recording import CaptureMemory, Recorder, Recording, Refused
+from torch_ort_session.runtime.relied import LastReads, Specs, last_reads, unlike
 from torch_ort_session.runtime.results import apart, own, storage_ids
 from torch_ort_session.runtime.tracing import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.warmup import Warm
@@ -33,12 +33,15 @@ class Stage:
         recording: Its recording; None for a seam.
         landings: Of a seam: value ids with the tensor that segments read them from. Its other results stay as
             the run made them: only seams and the user read those.
+        relied: Of a seam: for each call those of its results whose shapes segments, or constants of the
+            capture, rely on, with what they were in the warm run.
     """
 
     region: Region
     calls: tuple[BoundStep, ...]
     recording: Recording | None
     landings: tuple[tuple[int, torch.Tensor], ...] = ()
+    relied: tuple[Specs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +136,7 @@ def capture(
         nothing = Decline("", "", "", Reason.NOTHING, "no segment is left to record")
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
-    reads = _last_reads(steps, regions)
+    reads = last_reads(steps, regions, guarded(steps, warm.taint))
     copied, passed = _static_inputs(steps, fed, frame, reads.anywhere, delivery)
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
     attempt = _Attempt(warm, frame, recorder, reads, observer)
@@ -169,7 +172,7 @@ class _Attempt:
     """
 
     def __init__(
-        self, warm: Warm, frame: Values, recorder: Recorder, reads: _LastReads, observer: Observer
+        self, warm: Warm, frame: Values, recorder: Recorder, reads: LastReads, observer: Observer
     ) -> None:
         self.warm = warm
         self.frame = frame
@@ -218,13 +221,14 @@ class _Attempt:
 
     def seam(self, region: Region) -> None:
         calls, number = self.calls(region), len(self.stages)
+        relied: list[Specs] = []
         for bound in self.told(calls, region):
             try:
                 bound.call(self.frame)
             except Exception as error:
                 raise_failure(bound.step, self.warm.program.steps, self.frame, error)
-            # The shape of what no segment reads is nobody's concern.
-            self.compare(bound, recorded=False)
+            # The shape of what neither a segment nor a constant relies on is nobody's concern.
+            relied.append(self.compare(bound, recorded=False))
             self.raw.update(
                 value for value in bound.step.outputs if self.reads.recorded.get(value, -1) < number
             )
@@ -237,7 +241,7 @@ class _Attempt:
                 # A seam may hand on memory of somebody else's; what segments read never moves.
                 self.frame[value] = self.frame[value].clone(memory_format=torch.preserve_format)
                 landings.append((value, self.frame[value]))
-        self.stages.append(Stage(region, calls, None, tuple(landings)))
+        self.stages.append(Stage(region, calls, None, tuple(landings), tuple(relied)))
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
         return tuple(self.warm.program.calls[position] for position in region.positions)
@@ -246,19 +250,19 @@ class _Attempt:
         """The calls to make: somebody may want to be told of each."""
         return watch_calls(calls, region, len(self.stages), self.observer) if self.observer.on else calls
 
-    def compare(self, bound: BoundStep, *, recorded: bool) -> None:
-        """The specs that segments rely on must be those of the warm run."""
-        for value in bound.step.outputs:
-            spec, held = self.warm.observation.specs[value], self.frame[value]
-            relied_on = recorded or self.reads.recorded.get(value, -1) > len(self.stages)
-            if relied_on and spec is not None and not (_is_tensor(held) and fits(spec, held)):
-                node = bound.step.node
-                was, now = described(spec), described(held)
-                name = self.warm.program.steps.names[value]
-                message = f"{name!r} was {was} in the warm run and is now {now}"
-                raise Declined(
-                    DeclineReport((Decline(node.name, node.op, node.domain, Reason.DIVERGED, message),))
-                )
+    def compare(self, bound: BoundStep, *, recorded: bool) -> Specs:
+        """The specs that segments and constants rely on must be those of the warm run."""
+        number = len(self.stages)
+        relied = tuple(
+            (value, spec)
+            for value in bound.step.outputs
+            if (spec := self.warm.observation.specs[value]) is not None
+            and (recorded or value in self.reads.shapes or self.reads.recorded.get(value, -1) > number)
+        )
+        rows = unlike(bound.step, relied, self.frame, self.warm.program.steps.names)
+        if rows:
+            raise Declined(DeclineReport(rows))
+        return relied
 
     def finish(self, arena: Arena, inputs: Sequence[torch.Tensor]) -> None:
         """Let the recordings give up what nobody reads: last, since later regions read while recording."""
@@ -274,13 +278,6 @@ class _Attempt:
         for stage in self.stages:
             if stage.recording is not None:
                 stage.recording.close()
-
-
-def described(held: Any) -> str:
-    """The dtype and dims of a spec or a tensor, or what else there is, in a message."""
-    if hasattr(held, "dtype") and hasattr(held, "shape") and isinstance(held.dtype, torch.dtype):
-        return f"{str(held.dtype).removeprefix('torch.')}{list(held.shape)}"
-    return "absent" if held is None else "a sequence" if isinstance(held, tuple) else "strings"
 
 
 def _captured(
@@ -343,33 +340,6 @@ def _static_inputs(
             frame[place] = value
             passed.append((name, place))
     return tuple(copied), tuple(passed)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LastReads:
-    """The place of the last region that reads each value.
-
-    Attributes:
-        anywhere: In any region; the number of regions for results.
-        recorded: In a segment.
-    """
-
-    anywhere: dict[int, int]
-    recorded: dict[int, int]
-
-
-def _last_reads(steps: Steps, regions: Sequence[Region]) -> _LastReads:
-    found = _LastReads({}, {})
-    for number, region in enumerate(regions):
-        for position in region.positions:
-            step = steps.items[position]
-            outside = [value for body in step.bodies.values() for value, _ in body.captured]
-            for value in (*step.inputs, *outside):
-                found.anywhere[value] = number
-                if region.is_segment:
-                    found.recorded[value] = number
-    found.anywhere.update(dict.fromkeys(steps.outputs, len(regions)))
-    return found
 
 
 def _row(steps: Steps, region: Region) -> Decline:

@@ -37,7 +37,7 @@ def plan_of(
     policy = machine.policy
     signature = signature_of(outputs, fed, policy.active(keys))
     graph, build = machine.graph, machine.build
-    warm, _ = warm_up(graph, build, program, outputs, signature.keys, fed, machine.minimum)
+    warm, _ = warm_up(graph, build, program, outputs, signature.keys, fed, machine.minimum, policy.loose)
     return make_plan(
         warm.program.steps,
         warm.taint,
@@ -46,5 +46,5 @@ def plan_of(
         quarantined=frozenset(policy.quarantined),
         minimum=machine.minimum,
         keys=warm.keys,
-        loose=policy.loose,
+        loose=warm.loose,
     )

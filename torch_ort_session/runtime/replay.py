@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.report import Decline, Reason
-from torch_ort_session.runtime.capture import Captured, Stage, described
+from torch_ort_session.plan.report import Decline
+from torch_ort_session.runtime.capture import Captured, Stage
 from torch_ort_session.runtime.delivery import Delivery
-from torch_ort_session.runtime.execute import Values, raise_failure
+from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
+from torch_ort_session.runtime.relied import unlike
 
 
 def replay(
@@ -45,48 +44,67 @@ def replay(
         frame[place] = fed[name]
     diverged: tuple[Decline, ...] = ()
     for stage in captured.stages:
-        if stage.recording is None:
-            _run(captured, stage, frame)
-            diverged += _land(captured, stage, frame, copy=not diverged)
-        elif diverged:
-            _run(captured, stage, frame)
-        else:
+        if stage.recording is not None:
             stage.recording.replay()
+            continue
+        diverged = _seam(captured, stage, frame)
+        if diverged:
+            break
     outputs = [frame[value] for value in captured.warm.program.steps.outputs]
     if delivery is not None:
         return outputs, diverged
     return captured.own_results(outputs, fed), diverged
 
 
-def _run(captured: Captured, stage: Stage, frame: Values) -> None:
-    for bound in stage.calls:
-        try:
-            bound.call(frame)
-        except Exception as error:
-            raise_failure(bound.step, captured.warm.program.steps, frame, error)
-        for value in bound.release:
-            frame[value] = None
+def _seam(captured: Captured, stage: Stage, frame: Values) -> tuple[Decline, ...]:
+    """Run a seam and copy its results to where segments read them.
 
-
-def _land(captured: Captured, stage: Stage, frame: Values, *, copy: bool) -> tuple[Decline, ...]:
-    """Copy a seam's results to where segments read them; says which do not fit there."""
-    wrong: tuple[Decline, ...] = ()
+    Returns:
+        Empty; or, when a result is not what it was in the warm run, one row for each, and the rest of the run
+        is done.
+    """
+    steps = captured.warm.program.steps
+    for position, bound, relied in zip(stage.region.positions, stage.calls, stage.relied, strict=True):
+        _call(captured, bound, frame)
+        rows = unlike(bound.step, relied, frame, steps.names)
+        _release(bound, frame)
+        if rows:
+            return rows + _rest(captured, frame, position)
     for value, slot in stage.landings:
-        made = frame[value]
-        if not (
-            isinstance(made, torch.Tensor)
-            and made.shape == slot.shape
-            and made.dtype == slot.dtype
-            and made.device == slot.device
-        ):
-            wrong += (_divergence(captured, stage, value, slot, made),)
-        elif copy:
-            frame[value] = slot.copy_(made)
-    return wrong
+        frame[value] = slot.copy_(frame[value])
+    return ()
 
 
-def _divergence(captured: Captured, stage: Stage, value: int, slot: torch.Tensor, made: Any) -> Decline:
-    node = next(bound.step.node for bound in stage.calls if value in bound.step.outputs)
-    name = captured.warm.program.steps.names[value]
-    message = f"{name!r} was {described(slot)} when it was captured and is now {described(made)}"
-    return Decline(node.name, node.op, node.domain, Reason.DIVERGED, message)
+def _rest(captured: Captured, frame: Values, diverged: int) -> tuple[Decline, ...]:
+    """Run all that comes after a step eagerly, with nothing assumed of the shape of its result.
+
+    Constants that follow from shapes before it still hold. The others are made again, from what is there now,
+    as eager runs would make them.
+    """
+    warm = captured.warm
+    names, assumed = warm.program.steps.names, warm.taint.assumed
+    relied = {
+        position: specs
+        for stage in captured.stages
+        for position, specs in zip(stage.region.positions, stage.relied, strict=False)
+    }
+    rows: tuple[Decline, ...] = ()
+    for position, bound in enumerate(warm.unassuming[diverged + 1 :], diverged + 1):
+        made = (value for value in bound.step.outputs if value not in warm.taint.data)
+        if any(assumed.get(value, position) >= diverged for value in made):
+            _call(captured, bound, frame)
+            rows += unlike(bound.step, relied.get(position, ()), frame, names)
+        _release(bound, frame)
+    return rows
+
+
+def _call(captured: Captured, bound: BoundStep, frame: Values) -> None:
+    try:
+        bound.call(frame)
+    except Exception as error:
+        raise_failure(bound.step, captured.warm.program.steps, frame, error)
+
+
+def _release(bound: BoundStep, frame: Values) -> None:
+    for value in bound.release:
+        frame[value] = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -121,11 +120,9 @@ def run(
         return _given(results, lasting, fed, machine.device, delivery)
     if decision is Decision.OBSERVE:
         policy.count(counters.OBSERVED)
-        warm, results = warm_up(
-            machine.graph, machine.build, program, outputs, signature.keys, fed, machine.minimum
-        )
-        entry.warm = replace(warm, loose=policy.loose)
-        return _given(results, warm.program.constants, fed, machine.device, delivery)
+        parts = machine.graph, machine.build, program, outputs, signature.keys, fed
+        entry.warm, results = warm_up(*parts, machine.minimum, policy.loose)
+        return _given(results, entry.warm.program.constants, fed, machine.device, delivery)
     if machine.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
     policy.count(counters.EAGER)
@@ -166,8 +163,7 @@ def capture_now(
             try:
                 policy.count(counters.OBSERVED)
                 parts = machine.graph, machine.build, program, outputs, signature.keys, fed
-                warm, _ = warm_up(*parts, machine.minimum)
-                entry.warm = replace(warm, loose=policy.loose)
+                entry.warm, _ = warm_up(*parts, machine.minimum, policy.loose)
             finally:
                 restore_random(machine.device, state)
                 delivery.undo()

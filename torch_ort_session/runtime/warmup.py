@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +10,12 @@ import torch
 
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.segments import kept_static
+from torch_ort_session.plan.segments import kept_constants
 from torch_ort_session.plan.specialise import specialise
 from torch_ort_session.plan.specs import Observation
 from torch_ort_session.plan.steps import Steps
 from torch_ort_session.plan.taint import Taint, taint
-from torch_ort_session.runtime.execute import Program, Values, bind_steps, execute
+from torch_ort_session.runtime.execute import BoundStep, Program, Values, bind_steps, execute
 from torch_ort_session.runtime.observe import observe
 
 
@@ -24,15 +24,18 @@ class Warm:
     """What a capture starts from.
 
     Attributes:
-        program: The steps, with If folded where its predicate is static and static values as constants.
+        program: The steps, with If folded where its predicate is static, and as constants what is static and
+            what is assumed to be.
+        unassuming: The same steps made callable with static values alone as constants.
         observation: What the warm run showed.
-        taint: What is static.
+        taint: What is static, and what is assumed to be.
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds.
         loose: Nodes that run eagerly because the shape of their results does not settle.
     """
 
     program: Program
+    unassuming: tuple[BoundStep, ...]
     observation: Observation
     taint: Taint
     minimum: int = 1
@@ -58,6 +61,7 @@ def warm_up(
     keys: tuple[tuple[str, int | bool], ...],
     fed: Mapping[str, Value],
     minimum: int = 1,
+    loose: Collection[str] = (),
 ) -> tuple[Warm, list[Any]]:
     """One eager run that is observed, of the steps with what is static folded.
 
@@ -69,6 +73,7 @@ def warm_up(
         keys: Names and values of the key feeds.
         fed: Feeds.
         minimum: Launches from which on a segment is worth recording.
+        loose: Nodes of whose results' shapes nothing is assumed, for they do not settle.
 
     Returns:
         What a capture starts from, and the results, which may lie in anybody's memory.
@@ -79,20 +84,25 @@ def warm_up(
     names = frozenset(name for name, _ in keys)
     # Key feeds are constants of the plan, and a static value may be a view of one: in memory of its own.
     fed = {name: _copied(value) if name in names else value for name, value in fed.items()}
-    program, found = _specialised(graph, build, program, outputs, names, fed)
-    values = frame_of(program, fed)
-    observation = observe(program, values, kept_static(program.steps, found))
-    places = zip(program.steps.input_names, program.steps.inputs, strict=True)
-    static = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
-    results = [values[i] for i in program.steps.outputs]
-    program = _with_static(program.steps, static, found)
-    return Warm(program, replace(observation, static=static), found, minimum, keys), results
+    program, found = _specialised(graph, build, program, outputs, names, loose, fed)
+    steps, values = program.steps, frame_of(program, fed)
+    observation = observe(program, values, kept_constants(steps, found))
+    if observation.kinds:
+        found = taint(steps, _static_inputs(steps, names, fed), loose, observation.kinds)
+    places = zip(steps.input_names, steps.inputs, strict=True)
+    held = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
+    held = {value: kept for value, kept in held.items() if found.constant(value)}
+    static = _with_constants(steps, {v: kept for v, kept in held.items() if v in found.data}, found)
+    assuming = _with_constants(steps, held, found) if found.assumed else static
+    observation = replace(observation, static=held)
+    warm = Warm(assuming, static.calls, observation, found, minimum, keys, frozenset(loose))
+    return warm, [values[i] for i in steps.outputs]
 
 
-def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
-    """The steps with what is static under the signature as constants, so that host inputs are bound once."""
+def _with_constants(steps: Steps, constants: Mapping[int, Value], found: Taint) -> Program:
+    """The steps with more values as constants, so that host inputs are bound once."""
     template = list(steps.template)
-    for value, held in static.items():
+    for value, held in constants.items():
         template[value] = held
     kept = [
         (name, place)
@@ -115,12 +125,13 @@ def _specialised(
     program: Program,
     outputs: tuple[str, ...],
     keys: frozenset[str],
+    loose: Collection[str],
     fed: Mapping[str, Value],
 ) -> tuple[Program, Taint]:
     """Fold every If whose predicate is static, then the ones that this lays open, and so on."""
     while True:
         steps = program.steps
-        found = taint(steps, _static_inputs(steps, keys, fed))
+        found = taint(steps, _static_inputs(steps, keys, fed), loose)
         names = dict.fromkeys(
             step.node.inputs[0]
             for step in steps.items
