@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.segments import Region, count_launches, guarded, is_assumed
-from torch_ort_session.plan.steps import Step
+from torch_ort_session.plan.steps import BodySteps, Step
 
 _LARGEST = 5
 """Slots that are shown by name."""
 
+Told: TypeAlias = Callable[[BodySteps], Mapping[str, Any]]
+"""Says what became of a control-flow body so far: ``note``, a text that may be empty, and ``signatures``: of
+each its ``signature``, its ``state``, the number of ``calls`` and ``why``, a text that may be empty."""
 
-def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
+
+def facts(plan: Plan, passes: Sequence[str] = (), told: Told | None = None) -> dict[str, Any]:
     """What there is to say of a plan, in plain records that JSON can carry.
 
     Args:
         plan: The plan.
         passes: Names of the rewrites that the graph went through before.
+        told: Says what became of control-flow bodies so far.
 
     Returns:
         Steps, key feeds, passes, regions, memory and the largest slots. ``memory`` is None, and ``failure``
@@ -43,7 +48,7 @@ def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
         "key_feeds": dict(plan.keys),
         "passes": list(passes),
         "quarantined": sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in plan.quarantined),
-        "regions": [region_facts(plan, region, shapes) for region in plan.regions],
+        "regions": [region_facts(plan, region, shapes, told) for region in plan.regions],
         "memory": memory_facts(plan),
         "failure": plan.failure,
         "largest_slots": [
@@ -59,13 +64,16 @@ def facts(plan: Plan, passes: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def region_facts(plan: Plan, region: Region, shapes: Collection[int] = ()) -> dict[str, Any]:
-    """What there is to say of one region: its steps, and the node, reason and message of a seam.
+def region_facts(
+    plan: Plan, region: Region, shapes: Collection[int] = (), told: Told | None = None
+) -> dict[str, Any]:
+    """What there is to say of one region: its steps, and the node, reason, message and bodies of a seam.
 
     Args:
         plan: The plan.
         region: One of its regions.
         shapes: Values whose shapes others rely on, though not static: a replay compares those seams make.
+        told: Says what became of control-flow bodies so far.
     """
     found: dict[str, Any] = {
         "kind": "segment" if region.is_segment else "seam",
@@ -83,7 +91,25 @@ def region_facts(plan: Plan, region: Region, shapes: Collection[int] = ()) -> di
         found["message"] = region.message
         made = (value for position in region.positions for value in plan.steps.items[position].outputs)
         found["compared"] = [plan.steps.names[value] for value in made if value in shapes]
+        bodies = [
+            {"body": name, "steps": len(body.steps.items), **({} if told is None else told(body))}
+            for position in region.positions
+            for name, body in plan.steps.items[position].bodies.items()
+        ]
+        found |= {"bodies": bodies} if bodies else {}
     return found
+
+
+def body_lines(region: Mapping[str, Any]) -> list[str]:
+    """The bodies of a seam in words: how long each is, and what became of its signatures."""
+    lines = []
+    for body in region.get("bodies", ()):
+        note = body.get("note", "")
+        lines.append(f"{body['body']}: {_count(body['steps'], 'step')}" + (f"; {note}" if note else ""))
+        for call in body.get("signatures", ()):
+            lines.append(f"  {call['signature']}: {call['state']} after {_count(call['calls'], 'call')}")
+            lines += [f"    {call['why']}"] if call["why"] else []
+    return lines
 
 
 def memory_facts(plan: Plan) -> dict[str, Any] | None:
@@ -115,18 +141,19 @@ def op_counts(steps: Iterable[Step]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def explain(plan: Plan, passes: Sequence[str] = (), title: str = "") -> str:
+def explain(plan: Plan, passes: Sequence[str] = (), title: str = "", told: Told | None = None) -> str:
     """A plan in words: its regions with their reasons, what is folded, and its memory.
 
     Args:
         plan: The plan.
         passes: Names of the rewrites that the graph went through before.
         title: What the plan is for, such as its signature; stands above it.
+        told: Says what became of control-flow bodies so far.
 
     Returns:
         Several lines.
     """
-    known = facts(plan, passes)
+    known = facts(plan, passes, told)
     steps = known["steps"]
     lines = [title] if title else []
     lines.append(
@@ -165,7 +192,7 @@ def _region(region: dict[str, Any]) -> list[str]:
     if region["compared"]:
         names = ", ".join(repr(name) for name in region["compared"])
         lines.append(f"           every replay compares the shape of {names}")
-    return lines
+    return [*lines, *(f"           {line}" for line in body_lines(region))]
 
 
 def _memory(known: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.drawing import arena_drawing
-from torch_ort_session.plan.explain import facts, op_counts
+from torch_ort_session.plan.explain import Told, body_lines, facts, op_counts
 from torch_ort_session.plan.looks import SCRIPT, STYLE
 from torch_ort_session.plan.plan import Plan
 
@@ -20,18 +20,19 @@ _SHOWN_OPS = 24
 """Operators that are listed by name; the rest are counted together."""
 
 
-def page(plan: Plan, title: str, passes: Sequence[str] = ()) -> str:
+def page(plan: Plan, title: str, passes: Sequence[str] = (), told: Told | None = None) -> str:
     """A plan as one HTML document that needs nothing else.
 
     Args:
         plan: The plan.
         title: What it is a plan for, such as the model's name.
         passes: Names of the rewrites that the graph went through before.
+        told: Says what became of control-flow bodies so far.
 
     Returns:
         The text of the document.
     """
-    known = facts(plan, passes)
+    known = facts(plan, passes, told)
     regions = known["regions"]
     seams = [(number, region) for number, region in enumerate(regions) if region["kind"] == "seam"]
     data = {"regions": [_region_text(region) for region in regions], "slots": _slot_rows(plan)}
@@ -155,14 +156,15 @@ def _region_text(region: dict[str, Any]) -> str:
         launches = _plural(region["launches"], "launch").replace("launchs", "launches")
         return f"segment of {_plural(region['steps'], 'step')}, {launches} ({where})\n{listed}{more}"
     head = f"seam: {region['node']} ({region['op']})"
-    return f"{head}\n{region['reason']}: {region['message']}\n{where}"
+    lines = [head, f"{region['reason']}: {region['message']}", where, *body_lines(region)]
+    return "\n".join(lines)
 
 
 def _seam_table(seams: Iterable[tuple[int, dict[str, Any]]]) -> list[str]:
     rows = [
         f'<tr data-r="{number}"><td class="n">{region["first_step"]}</td><td>{_text(region["node"])}</td>'
         f'<td class="op">{_text(region["op"])}</td><td>{_text(region["reason"])}</td>'
-        f"<td>{_text(region['message'])}</td></tr>"
+        f"<td>{'<br>'.join(map(_text, (region['message'], *body_lines(region))))}</td></tr>"
         for number, region in seams
     ]
     head = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
 from torch_ort_session.ir.graph import Node, Weight
-from torch_ort_session.ops.kernel import InputParam, Kernel, KernelContext, Validation, Value
+from torch_ort_session.ops.kernel import Body, InputParam, Kernel, KernelContext, Validation, Value
 
 NOTHING = 0
 """The value id that always holds None: an absent input reads it, an unwanted output is not written."""
@@ -60,17 +61,36 @@ class Steps:
     host_inputs: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class BodyRuns(Protocol):
+    """Where a body may be run in another way than step by step."""
+
+    def enter(self, body: BodySteps, program: Any, outer: list[Any]) -> Body | None:
+        """Bind a body to the values of a run.
+
+        Args:
+            body: The body.
+            program: Its steps made callable.
+            outer: The enclosing values; they stay as they are while the body is called.
+
+        Returns:
+            What runs it; None where it runs step by step.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class BodySteps:
     """The steps of a control-flow body, and the enclosing values it reads.
 
     Attributes:
         steps: Its steps; ``steps.inputs`` are the formal inputs.
         captured: Pairs of (value id outside, value id inside); constants are in ``steps.template``.
+        runs: Where it may be run otherwise than step by step; None where nobody does.
     """
 
     steps: Steps
     captured: tuple[tuple[int, int], ...]
+    runs: BodyRuns | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,12 +102,14 @@ class Setting:
         constant: Gives the value of a weight under its qualified name, on a device.
         fed: Qualified names of weights that are fed at each run rather than constant (parameters).
         validation: The run's validation word, None where torch itself refuses bad data.
+        bodies: Where control-flow bodies may be run otherwise than step by step.
     """
 
     device: torch.device
     constant: Callable[[str, Weight, torch.device], Value]
     fed: frozenset[str] = frozenset()
     validation: Validation | None = None
+    bodies: BodyRuns | None = None
 
 
 def input_params(kernel: Kernel, count: int) -> list[InputParam]:

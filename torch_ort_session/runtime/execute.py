@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -12,9 +12,10 @@ import torch
 
 from torch_ort_session.errors import KernelError, ModelError, SessionError
 from torch_ort_session.ir.graph import AttributeValue, Weight
-from torch_ort_session.ops.kernel import InputParam, Kernel, Value
+from torch_ort_session.ops.kernel import Body, InputParam, Kernel, Value
 from torch_ort_session.plan.steps import NOTHING, BodySteps, Step, Steps, input_params
 from torch_ort_session.runtime.results import storages
+from torch_ort_session.runtime.validation import ValidationWord
 
 Values: TypeAlias = list[Any]
 Call: TypeAlias = Callable[[Values], None]
@@ -49,17 +50,30 @@ class Program:
         steps: What they were made from.
         calls: One a step.
         constants: Memory addresses of the constants among the initial values.
+        validation: The word that kernels of it report bad data into; None where none does.
     """
 
     steps: Steps
     calls: tuple[BoundStep, ...]
     constants: frozenset[int]
+    validation: ValidationWord | None = None
 
 
 def bind_steps(steps: Steps) -> Program:
     """Make every step callable."""
     calls = tuple(BoundStep(_bind(step, steps), step.release, step) for step in steps.items)
-    return Program(steps, calls, frozenset(storages(steps.template)))
+    return Program(steps, calls, frozenset(storages(steps.template)), _validation(steps))
+
+
+def _validation(steps: Steps) -> ValidationWord | None:
+    for step in steps.items:
+        if step.kernel.checks and isinstance(step.ctx.validation, ValidationWord):
+            return step.ctx.validation
+        for body in step.bodies.values():
+            found = _validation(body.steps)
+            if found is not None:
+                return found
+    return None
 
 
 def execute(program: Program, values: Values, calls: tuple[BoundStep, ...] | None = None) -> None:
@@ -246,14 +260,14 @@ def _store(values: Values, outputs: tuple[int, ...], results: tuple[Value, ...])
 def _with_bodies(
     kernel: Kernel, keywords: dict[str, Any], step: Step, inputs: list[int], params: list[InputParam]
 ) -> Call:
-    programs = {name: (body, bind_steps(body.steps)) for name, body in step.bodies.items()}
+    programs = [(name, body, bind_steps(body.steps)) for name, body in step.bodies.items()]
     rest = {name: value for name, value in keywords.items() if name != "ctx"}
     fn = functools.partial(kernel.fn, **rest)
     plan = tuple((value, params[i].host) for i, value in enumerate(inputs))
     outputs, several = step.outputs, kernel.signature.several_outputs
 
     def call_bodies(values: Values) -> None:
-        bodies = {name: _bound_body(body, program, values) for name, (body, program) in programs.items()}
+        bodies = {name: _entered(body, program, values) for name, body, program in programs}
         ctx = replace(step.ctx, bodies=bodies)
         result = fn(*[values[i] if form is None else _host(values[i], form) for i, form in plan], ctx=ctx)
         _store(values, outputs, result if several else (result,))
@@ -261,22 +275,52 @@ def _with_bodies(
     return call_bodies
 
 
-def _bound_body(body: BodySteps, program: Program, outer: Values) -> Callable[..., tuple[Value, ...]]:
-    captured = [(inside, outer[outside]) for outside, inside in body.captured]
-    steps = body.steps
+def _entered(body: BodySteps, program: Program, outer: Values) -> Body:
+    found = None if body.runs is None else body.runs.enter(body, program, outer)
+    return StepByStep(body, program, outer) if found is None else found
 
-    def run(*inputs: Value) -> tuple[Value, ...]:
-        if len(inputs) != len(steps.inputs):
-            raise ValueError(f"the body takes {len(steps.inputs)} inputs, {len(inputs)} were given")
+
+class StepByStep:
+    """A body bound to the values of a run, whose steps run one by one.
+
+    Args:
+        body: The body.
+        program: Its steps made callable.
+        outer: The enclosing values; they are read at each call.
+    """
+
+    __slots__ = ("_body", "_outer", "_program")
+
+    def __init__(self, body: BodySteps, program: Program, outer: Values) -> None:
+        self._body = body
+        self._program = program
+        self._outer = outer
+
+    def __call__(self, *inputs: Value, lend: int = 0) -> tuple[Value, ...]:
+        """Run the body: see :class:`~torch_ort_session.ops.kernel.Body`."""
+        steps, outer = self._body.steps, self._outer
+        check_formals(len(steps.inputs), inputs)
         values = list(steps.template)
-        for inside, value in captured:
-            values[inside] = value
+        for outside, inside in self._body.captured:
+            values[inside] = outer[outside]
         for place, value in zip(steps.inputs, inputs, strict=True):
             values[place] = value
-        execute(program, values)
-        return tuple(values[output] for output in steps.outputs)
+        execute(self._program, values)
+        return tuple([values[output] for output in steps.outputs])
 
-    return run
+    def keep(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The values: nothing that was made is written again."""
+        return values
+
+
+def check_formals(count: int, inputs: Sequence[Value]) -> None:
+    """Refuse a call with another number of inputs than a body has.
+
+    Raises:
+        ValueError: It says both numbers.
+    """
+    if len(inputs) != count:
+        raise ValueError(f"the body takes {count} inputs, {len(inputs)} were given")
 
 
 def _attribute(value: AttributeValue, device: torch.device) -> object:

@@ -9,6 +9,7 @@ import torch
 
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.bodies import Bodies
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.memo import Memo
 from torch_ort_session.runtime.policy import Policy
@@ -16,7 +17,7 @@ from torch_ort_session.runtime.recording import Recorder
 from torch_ort_session.trace.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Machine:
     """What runs need beyond a program.
 
@@ -32,6 +33,7 @@ class Machine:
         verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
         tracer: Who watches.
         memo: What is kept of runs whose feeds grow.
+        bodies: What is kept of control-flow bodies.
     """
 
     graph: Graph
@@ -45,11 +47,20 @@ class Machine:
     verify: bool = False
     tracer: Tracer = field(default_factory=Tracer)
     memo: Memo = field(default_factory=Memo)
+    bodies: Bodies = field(default_factory=Bodies)
+
+    def __post_init__(self) -> None:
+        self.bodies.serve(self)
 
     def renewed(self) -> Machine:
         """The same, as before its first run."""
-        policy = Policy(self.policy.limits, {})
-        return replace(self, policy=policy, arena=Arena(self.device), tracer=Tracer(), memo=Memo())
+        policy = Policy(self.policy.rules, {})
+        arena, bodies = Arena(self.device), self.bodies.renewed()
+        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=bodies)
+
+    def for_body(self, policy: Policy) -> Machine:
+        """What records and replays a control-flow body, which is watched and counted as one step."""
+        return replace(self, policy=policy, tracer=Tracer(), memo=Memo(), bodies=Bodies())
 
 
 RandomState = tuple[torch.Tensor, ...]

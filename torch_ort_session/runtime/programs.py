@@ -8,27 +8,31 @@ from collections.abc import Callable
 import torch
 
 from torch_ort_session.ir.graph import Graph, Weight
-from torch_ort_session.ops.kernel import Value
+from torch_ort_session.ops.kernel import Validation, Value
 from torch_ort_session.plan.build import build_steps
-from torch_ort_session.plan.steps import Setting
+from torch_ort_session.plan.steps import BodyRuns, Setting
 from torch_ort_session.runtime.execute import Program, bind_steps
-from torch_ort_session.runtime.validation import ValidationWord
 
 Builder = Callable[[Graph, tuple[str, ...]], Program]
 
 
-def builder(device: torch.device, placed: dict[str, Value], validation: ValidationWord | None) -> Builder:
+def builder(
+    device: torch.device,
+    placed: dict[str, Value],
+    validation: Validation | None,
+    bodies: BodyRuns | None = None,
+) -> Builder:
     """What makes a program of a graph and output names.
 
     Args:
         device: Where it runs.
         placed: Weights on that device, filled as they are needed; nothing else is kept of a session, so that
             its memory goes when it goes.
-        validation: The run's validation word.
+        validation: Where kernels report bad data.
+        bodies: Where control-flow bodies may be run otherwise than step by step.
     """
-    return functools.partial(
-        _built, Setting(device, functools.partial(_placed, placed), validation=validation)
-    )
+    constant = functools.partial(_placed, placed)
+    return functools.partial(_built, Setting(device, constant, validation=validation, bodies=bodies))
 
 
 def _built(setting: Setting, graph: Graph, names: tuple[str, ...]) -> Program:

@@ -29,6 +29,9 @@ def loop(max_trips: int | None, cond: bool | None, *carried: Value, ctx: KernelC
 
     Returns:
         The carried values, then one stacked tensor for each scan output (empty and typed after no trip).
+
+    Raises:
+        ValueError: A carried value changes its dtype, or its rank where the body declares that.
     """
     body, graph = ctx.bodies["body"], _graph(ctx, "body")
     count = len(carried)
@@ -40,15 +43,16 @@ def loop(max_trips: int | None, cond: bool | None, *carried: Value, ctx: KernelC
         # Host values: a body that slices by its trip number, or counts with it, waits for no device.
         number = torch.tensor(index, dtype=torch.int64, device="cpu")
         flag = torch.tensor(True, device="cpu")
-        results = body(number, flag, *state)
+        results = body(number, flag, *state, lend=1 + count)
         state = results[1 : 1 + count]
+        _check_carried(carried, state, graph, 2)
         for items, value in zip(scans, results[1 + count :], strict=True):
             items.append(value)
         # A body that passes its condition through, or makes it anew, says whether to go on.
         going = _flag(results[0])
         index += 1
     stacked = [_stack(items, graph, 1 + count + i, ctx.device) for i, items in enumerate(scans)]
-    return (*state, *stacked)
+    return (*body.keep(state), *stacked)
 
 
 @kernel("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25))
@@ -65,6 +69,9 @@ def scan(
 
     Returns:
         The final state values, then one stacked tensor for each scan output.
+
+    Raises:
+        ValueError: The scan inputs differ in length, or a state value changes its dtype or shape.
     """
     count = len(inputs) - num_scan_inputs
     axes = scan_input_axes or [0] * num_scan_inputs
@@ -138,11 +145,12 @@ def _scan(
     lengths = {len(items) for items in sequences}
     if len(lengths) != 1:
         raise ValueError(f"the scan inputs have different lengths: {sorted(lengths)}")
-    count = len(state)
+    count, initial = len(state), state
     scans: list[list[Value]] = [[] for _ in range(len(graph.outputs) - count)]
     for elements in zip(*sequences, strict=True):
-        results = body(*state, *elements)
+        results = body(*state, *elements, lend=count)
         state = results[:count]
+        _check_carried(initial, state, graph, 0, dims=True)
         for items, value in zip(scans, results[count:], strict=True):
             items.append(value)
     axes = output_axes or [0] * len(scans)
@@ -151,7 +159,27 @@ def _scan(
         _stack(items[::-1] if back else items, graph, count + i, ctx.device, axis)
         for i, (items, axis, back) in enumerate(zip(scans, axes, backward, strict=True))
     ]
-    return (*state, *stacked)
+    return (*body.keep(state), *stacked)
+
+
+def _check_carried(
+    first: tuple[Value, ...], last: tuple[Value, ...], graph: Graph, place: int, *, dims: bool = False
+) -> None:
+    """Refuse carried values of another dtype than the first ones, or of another rank or other dims.
+
+    A Loop's may change their dims, and their rank unless the body declares it; a Scan's may not.
+    """
+    for number, (a, b) in enumerate(zip(first, last, strict=True)):
+        if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+            continue
+        if a.dtype is b.dtype and (a.shape == b.shape or not dims) and len(a.shape) == len(b.shape):
+            continue
+        info = graph.inputs[place + number]
+        ranked = isinstance(info.type, TensorType) and info.type.shape is not None
+        if a.dtype is not b.dtype or dims or ranked:
+            was, now = (f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in (a, b))
+            may = "only its data" if dims else "only its data and its dims"
+            raise ValueError(f"the carried value {info.name!r} was {was} and became {now}; {may} may change")
 
 
 def _flag(value: Value) -> bool:

@@ -1,0 +1,339 @@
+"""What a session keeps of its control-flow bodies: plans and captures of their own, by signature."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torch_ort_session.ops.kernel import Body, Value
+from torch_ort_session.plan.steps import BodySteps, Steps
+from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.capture import Captured
+from torch_ort_session.runtime.execute import Program, Values
+from torch_ort_session.runtime.modes import watched
+from torch_ort_session.runtime.policy import Entry, Policy
+from torch_ort_session.runtime.recording import Recording
+from torch_ort_session.runtime.results import storage_ids
+from torch_ort_session.runtime.signature import Signature, signature_of
+from torch_ort_session.runtime.worth import hopeless, reads
+
+if TYPE_CHECKING:
+    from torch_ort_session.runtime.machine import Machine
+
+_PLANS = 4
+"""Captures that are kept of one body."""
+
+_PATIENCE = 32
+"""New signatures in a row after which the body runs step by step ..."""
+
+_REST = 256
+"""... for so many calls: where shapes grow from call to call none comes again."""
+
+Enter = Callable[["Machine", "BodyPlan", Values], Body]
+"""Binds a body to the values of a run."""
+
+
+class Door:
+    """Leads from the steps of bodies to the session that runs them, and keeps nothing of it alive."""
+
+    __slots__ = ("machine",)
+
+    def __init__(self) -> None:
+        self.machine: weakref.ref[Machine] | None = None
+
+    def enter(self, body: BodySteps, program: Program, outer: Values) -> Body | None:
+        """What runs the body; None where it runs step by step: see :class:`~.plan.steps.BodyRuns`."""
+        machine = None if self.machine is None else self.machine()
+        if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or watched():
+            return None
+        plan = machine.bodies.plan(body, program)
+        return None if plan.hopeless and not plan.lasting else machine.bodies.run(machine, plan, outer)
+
+
+class Bodies:
+    """The plans of the bodies of one session.
+
+    Attributes:
+        run: How a body is bound to the values of a run; None where all run step by step.
+        door: What the steps of bodies know of this.
+        plans: By body; a plan goes with the steps of its body.
+    """
+
+    def __init__(self, run: Enter | None = None, door: Door | None = None) -> None:
+        self.run = run
+        self.door = Door() if door is None else door
+        self.plans: weakref.WeakKeyDictionary[BodySteps, BodyPlan] = weakref.WeakKeyDictionary()
+
+    def serve(self, machine: Machine) -> None:
+        """Run bodies with this machine from now on."""
+        self.door.machine = weakref.ref(machine)
+        for plan in self.plans.values():
+            plan.machine = None
+
+    def renewed(self) -> Bodies:
+        """The same, as before the first run."""
+        return Bodies(self.run, self.door)
+
+    def plan(self, body: BodySteps, program: Program) -> BodyPlan:
+        """The plan of a body, made when it is first asked for."""
+        found = self.plans.get(body)
+        if found is None:
+            found = self.plans[body] = BodyPlan(body, program)
+        return found
+
+    def forget_constants(self) -> None:
+        """Let branches that read nothing be computed again."""
+        for plan in self.plans.values():
+            plan.kept = None
+
+    def release(self) -> None:
+        """Drop every capture and everything learnt by signature."""
+        for plan in self.plans.values():
+            plan.release()
+
+    def told(self, body: BodySteps) -> dict[str, Any]:
+        """What became of a body so far: see :data:`~torch_ort_session.plan.explain.Told`."""
+        plan = self.plans.get(body)
+        return {"note": "", "signatures": []} if plan is None else plan.told()
+
+    def entries(self) -> Iterator[BodyEntry]:
+        """Every entry of every body."""
+        for plan in self.plans.values():
+            for entry in () if plan.policy is None else plan.policy.entries.values():
+                if isinstance(entry, BodyEntry):
+                    yield entry
+
+
+class BodyPlan:
+    """What is kept of one body.
+
+    Attributes:
+        program: Its steps; inputs are its formal inputs, then the enclosing values that it reads.
+        formals: How many of them are formal inputs.
+        outside: Ids of the enclosing values outside.
+        hopeless: Why nothing of it is ever recorded; empty where something may be.
+        lasting: Whether its results are the same in every call.
+        kept: Those results, once they were computed.
+        policy: Entries by signature; None before the first.
+        machine: What records and replays it; None until that is needed.
+    """
+
+    def __init__(self, body: BodySteps, program: Program) -> None:
+        steps = body.steps
+        inside = tuple(place for _, place in body.captured)
+        names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
+        whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
+        self.program = replace(program, steps=whole)
+        self.formals = len(steps.inputs)
+        self.outside = tuple(place for place, _ in body.captured)
+        self.hopeless = hopeless(whole, self.formals)
+        self.lasting = not whole.inputs and not _varies(steps)
+        self.kept: tuple[Value, ...] | None = None
+        self.policy: BodyPolicy | None = None
+        self.machine: Machine | None = None
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of its outputs."""
+        steps = self.program.steps
+        return tuple(steps.names[output] for output in steps.outputs)
+
+    def read(self) -> tuple[bool, ...]:
+        """Of each input, whether a step or the caller reads it."""
+        steps = self.program.steps
+        found = reads(steps)
+        return tuple(place in found for place in steps.inputs)
+
+    def told(self) -> dict[str, Any]:
+        """What became of it so far: see :data:`~torch_ort_session.plan.explain.Told`."""
+        note = f"not recorded: {self.hopeless}" if self.hopeless else ""
+        if self.lasting:
+            note = "computed once: it reads nothing" if self.kept is not None else note
+        elif self.policy is not None and self.policy.resting:
+            note = "not recorded: no signature comes again"
+        known = () if self.policy is None else reversed(self.policy.entries.items())
+        return {"note": note, "signatures": [_told(signature, entry) for signature, entry in known]}
+
+    def served(self, machine: Machine) -> tuple[BodyPolicy, Machine]:
+        """Its policy, which learns with the session's, and a machine that goes by it."""
+        if self.policy is None:
+            self.policy = BodyPolicy(machine.policy)
+        if self.machine is None:
+            self.machine = machine.for_body(self.policy)
+        return self.policy, self.machine
+
+    def release(self) -> None:
+        """Drop every capture and everything learnt by signature."""
+        self.kept = None
+        if self.policy is not None:
+            self.policy.release()
+
+
+@dataclass(slots=True, eq=False)
+class BodyEntry(Entry):
+    """What is known of one signature of a body.
+
+    Attributes:
+        ready: Its capture, ready for calls.
+    """
+
+    ready: Ready | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A captured signature of a body, ready for calls.
+
+    Attributes:
+        forms: Dtype, dims and device of each tensor that comes in; None for what is no tensor.
+        places: Where the capture reads each; None where it reads it not at all, or as it comes.
+        written: Identities of all storages that later calls write or read, these places included.
+        recording: All of a call; None when there are seams.
+        results: Where there are none the outputs in the recording's memory, each with whether it lies in such
+            a storage and whether it may be lent until the next call.
+    """
+
+    forms: tuple[tuple[torch.dtype, torch.Size, torch.device] | None, ...]
+    places: tuple[torch.Tensor | None, ...]
+    written: frozenset[int]
+    recording: Recording | None
+    results: tuple[tuple[torch.Tensor, bool, bool], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the places."""
+        return sum(place.nbytes for place in self.places if place is not None)
+
+    def fits(self, given: Sequence[Value]) -> bool:
+        """Whether a call is of this signature; False as well where that is not to be told at a glance."""
+        for value, form in zip(given, self.forms, strict=True):
+            if form is None or not isinstance(value, torch.Tensor):
+                return False
+            dtype, shape, device = form
+            if value.dtype is not dtype or value.shape != shape or value.device != device:
+                return False
+        return True
+
+
+class BodyPolicy(Policy):
+    """The policy of one body: it learns and counts with the session's, under names of its own.
+
+    Attributes:
+        last: The entry of the last call whose signature was looked for.
+        new: New signatures in a row.
+        resting: Calls that are still to be made without a look at their signature.
+        denied: Captures that were not made because there are enough, since the least recently used one was
+            replayed.
+        oldest: Runs of that one when it was last looked at.
+    """
+
+    def __init__(self, session: Policy) -> None:
+        super().__init__(replace(session.rules, plans=_PLANS, allowed=None, padding=None), {})
+        self.counters, self.learnt = session.counters, session.learnt
+        self.last: BodyEntry | None = None
+        self.new = self.resting = self.denied = 0
+        self.oldest: tuple[Entry, int] | None = None
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter: what bodies have in common with runs is counted apart."""
+        super().count(counters.OF_BODIES.get(name, name), by)
+
+    def of_call(self, names: Sequence[str], given: Sequence[Value]) -> BodyEntry | None:
+        """The entry of a call, made when it is new; None where none is to be looked for."""
+        if self.resting:
+            self.resting -= 1
+            return None
+        signature = signature_of((), dict(zip(names, given, strict=True)), ())
+        found = self.entries.get(signature)
+        if isinstance(found, BodyEntry):
+            self.new = 0
+            if found is not self.last:
+                self.entries.move_to_end(signature)
+                self.last = found
+            return found
+        self.new += 1
+        if self.new > _PATIENCE:
+            self.new, self.resting = 0, _REST
+        made = self.last = BodyEntry()
+        self.entries[signature] = made
+        self._forget()
+        return made
+
+    def _close(self, entry: Entry) -> None:
+        super()._close(entry)
+        if isinstance(entry, BodyEntry):
+            entry.ready = None
+
+    def has_room(self) -> bool:
+        """Whether one more capture costs none that is in use.
+
+        Where more signatures take turns than are kept, those that were captured first stay.
+        """
+        held = [entry for entry in self.entries.values() if entry.captured is not None]
+        if len(held) < self.rules.plans:
+            return True
+        oldest = held[0], held[0].runs
+        if oldest != self.oldest:
+            self.oldest, self.denied = oldest, 0
+        self.denied += 1
+        return self.denied > self.rules.plans * self.rules.waiting
+
+    def release(self) -> None:
+        """Drop every capture and everything learnt by signature."""
+        super().release()
+        self.last = self.oldest = None
+        self.new = self.resting = self.denied = 0
+
+
+def _varies(steps: Steps) -> bool:
+    """Whether a call may differ from the one before by itself."""
+    return any(
+        step.kernel.varies or step.kernel.state or any(_varies(body.steps) for body in step.bodies.values())
+        for step in steps.items
+    )
+
+
+def _told(signature: Signature, entry: Entry) -> dict[str, Any]:
+    feeds, _, _ = str(signature).rpartition(" -> ")
+    rows = () if entry.captured is not None or entry.report is None else entry.report.rows
+    why = "; ".join(f"{row.node + ': ' if row.node else ''}{row.reason.value}: {row.message}" for row in rows)
+    return {"signature": feeds, "state": entry.state, "calls": entry.runs, "why": why}
+
+
+def ready_for(
+    plan: BodyPlan,
+    captured: Captured,
+    given: Sequence[Value],
+    places: tuple[torch.Tensor | None, ...],
+) -> Ready:
+    """A capture, ready for calls.
+
+    Args:
+        plan: Of the body.
+        captured: Its capture.
+        given: What the call that was captured was given.
+        places: Where the capture reads that.
+    """
+    # Constants of the model are protected wherever results are handed out; those of this plan are not.
+    constants = storage_ids(plan.program.steps.template)
+    inputs = storage_ids(places)
+    changing = (captured.lasting - constants) | inputs
+    results: list[tuple[torch.Tensor, bool, bool]] = []
+    for made in captured.results or ():
+        storage = made.untyped_storage()._cdata
+        # A place that is lent would be written while other places still have to be filled from it.
+        results.append((made, storage in changing, storage not in inputs))
+    return Ready(
+        forms=tuple(
+            (value.dtype, value.shape, value.device) if isinstance(value, torch.Tensor) else None
+            for value in given
+        ),
+        places=places,
+        written=frozenset(changing),
+        recording=None if captured.results is None else captured.whole,
+        results=tuple(results),
+    )

@@ -1,0 +1,207 @@
+"""Calls of control-flow bodies: step by step, observed, captured, or replayed, as each body's policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.bodies import BodyEntry, BodyPlan, BodyPolicy, Ready, ready_for
+from torch_ort_session.runtime.delivery import Delivery
+from torch_ort_session.runtime.execute import Values, check_formals, execute
+from torch_ort_session.runtime.machine import Machine
+from torch_ort_session.runtime.policy import Decision
+from torch_ort_session.runtime.results import apart, storage_ids, storages
+from torch_ort_session.runtime.runner import Refused, record, replayed
+from torch_ort_session.runtime.warmup import warm_up
+from torch_ort_session.runtime.worth import not_worth
+from torch_ort_session.trace.observer import OP
+
+Places = tuple[torch.Tensor | None, ...]
+
+
+class Nested:
+    """A body bound to the values of a run; see :class:`~torch_ort_session.ops.kernel.Body`.
+
+    Attributes:
+        machine: What runs of the session need.
+        plan: What is kept of the body.
+        outer: The enclosing values that it reads.
+        filled: The capture that has them in its places.
+        lent: Identities of the storages that replays of this body write.
+    """
+
+    __slots__ = ("filled", "lent", "machine", "outer", "plan")
+
+    def __init__(self, machine: Machine, plan: BodyPlan, outer: Values) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.outer = [outer[place] for place in plan.outside]
+        self.filled: Ready | None = None
+        self.lent: frozenset[int] = frozenset()
+
+    def __call__(self, *inputs: Value, lend: int = 0) -> tuple[Value, ...]:
+        """Run the body on its formal inputs."""
+        plan = self.plan
+        check_formals(plan.formals, inputs)
+        if plan.lasting:
+            return self._lasting()
+        entry = None if plan.policy is None else plan.policy.last
+        ready = None if entry is None else entry.ready
+        given = (*inputs, *self.outer)
+        observer = self.machine.tracer.observer
+        if observer.on:
+            with observer.span(OP, "body", {}):
+                return self._call(given)
+        if entry is None or ready is None or not ready.fits(given):
+            return self._call(given)
+        if ready.recording is None or (self.machine.verify and not entry.proven):
+            return self._replay(entry, ready, given)
+        self._fill(ready, given)
+        try:
+            ready.recording.replay()
+        except Exception as error:
+            return self._replay(entry, ready, given, error)
+        entry.runs += 1
+        self.machine.policy.counters[counters.BODY_REPLAYS] += 1
+        return tuple(
+            [
+                made if not copied or (lendable and place < lend) else made.clone()
+                for place, (made, copied, lendable) in enumerate(ready.results)
+            ]
+        )
+
+    def keep(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Values in memory that no later call writes."""
+        return tuple(apart(values, self.lent)) if self.lent else values
+
+    def _lasting(self) -> tuple[Value, ...]:
+        """The results of a body that reads nothing, which are computed once."""
+        plan = self.plan
+        if plan.kept is None:
+            results = self._by_steps(())
+            if not all(isinstance(value, torch.Tensor) for value in results):
+                return results
+            plan.kept = results
+        # The model's own constants are nobody's to write, which whoever hands out results knows.
+        constants = plan.program.constants
+        return tuple([v if storages((v,)) <= constants else v.clone() for v in plan.kept])  # type: ignore[union-attr]
+
+    def _call(self, given: Sequence[Value]) -> tuple[Value, ...]:
+        """A call whose signature is to be looked for."""
+        plan, (policy, machine) = self.plan, self.plan.served(self.machine)
+        entry = policy.of_call(plan.program.steps.input_names, given)
+        if entry is None:
+            return self._by_steps(given)
+        decision = policy.decide(entry)
+        if decision is Decision.REPLAY and entry.ready is not None:
+            return self._replay(entry, entry.ready, given)
+        entry.runs += 1
+        if decision is Decision.EAGER or not policy.has_room():
+            return self._by_steps(given)
+        if decision is Decision.OBSERVE:
+            return self._observe(policy, machine, entry, given)
+        return self._record(policy, machine, entry, given)
+
+    def _by_steps(self, given: Sequence[Value]) -> tuple[Value, ...]:
+        steps = self.plan.program.steps
+        values = list(steps.template)
+        for place, value in zip(steps.inputs, given, strict=True):
+            values[place] = value
+        execute(self.plan.program, values)
+        return self.keep(tuple([values[output] for output in steps.outputs]))
+
+    def _observe(
+        self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        plan = self.plan
+        policy.count(counters.OBSERVED)
+        fed = dict(zip(plan.program.steps.input_names, given, strict=True))
+        parts = None, machine.build, plan.program, plan.results, (), fed
+        warm, results = warm_up(*parts, machine.minimum, policy.loose)
+        why = not_worth(warm, given, plan.formals, machine.device, policy.quarantined)
+        if why:
+            policy.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
+        else:
+            entry.warm = warm
+        # What is static under the signature is a constant of the plan from now on.
+        fixed = storage_ids(warm.observation.static.values())
+        return tuple(apart(results, self.lent | fixed))
+
+    def _record(
+        self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        plan = self.plan
+        places: Places = tuple(
+            [
+                torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
+                if read and isinstance(value, torch.Tensor)
+                else None
+                for value, read in zip(given, plan.read(), strict=True)
+            ]
+        )
+        fed, delivery = _deliveries(plan, places, given)
+        found = record(machine, entry, fed, delivery)
+        if isinstance(found, Refused):
+            # Where this call's data is at fault the steps say so, and nothing was declined.
+            results = self._by_steps(given)
+            policy.declined(entry, found.report, lasting=found.lasting)
+            return results
+        captured, made = found
+        ready = entry.ready = ready_for(plan, captured, given, places)
+        self.filled = ready
+        self.lent |= ready.written
+        return tuple(apart(made, ready.written))
+
+    def _fill(self, ready: Ready, given: Sequence[Value]) -> None:
+        """Copy what came in to where the recording reads it; enclosing values once."""
+        if self.filled is ready:
+            given = given[: self.plan.formals]
+        else:
+            self.filled = ready
+            self.lent |= ready.written
+        for place, value in zip(ready.places, given, strict=False):
+            if place is not None and place is not value:
+                place.copy_(value)  # type: ignore[arg-type]
+
+    def _replay(
+        self, entry: BodyEntry, ready: Ready, given: Sequence[Value], failed: Exception | None = None
+    ) -> tuple[Value, ...]:
+        """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
+        plan, (_, machine) = self.plan, self.plan.served(self.machine)
+        self._fill(ready, given)
+        fed, delivery = _deliveries(plan, ready.places, given)
+        entry.runs += 1
+        results = replayed(machine, plan.program, plan.results, entry, fed, delivery, failed)
+        return tuple(apart(results, ready.written))
+
+
+def _deliveries(plan: BodyPlan, places: Places, given: Sequence[Value]) -> tuple[dict[str, Value], Delivery]:
+    """What a capture is fed, and what becomes of its results: they stay where they are."""
+    names = plan.program.steps.input_names
+    fed = {
+        name: value if place is None else place
+        for name, place, value in zip(names, places, given, strict=True)
+    }
+    in_place = frozenset(name for name, place in zip(names, places, strict=True) if place is not None)
+
+    def undo() -> None:
+        for place, value in zip(places, given, strict=True):
+            if place is not None:
+                place.copy_(value)  # type: ignore[arg-type]
+
+    return fed, Delivery((), in_place, lambda results, _: list(results), undo)
+
+
+def enter(machine: Machine, plan: BodyPlan, outer: Values) -> Nested:
+    """Bind a body to the values of a run.
+
+    Args:
+        machine: What runs of the session need.
+        plan: What is kept of the body.
+        outer: The enclosing values; they stay as they are while the body is called.
+    """
+    return Nested(machine, plan, outer)
