@@ -46,7 +46,7 @@ def flex_attention(
     if not ctx.bodies and softmax_precision in (None, ElementType.FLOAT):
         return fused(q, k, v, None, scale=scale)
     if softmax_precision is None:
-        wide = torch.promote_types(q.dtype, torch.float32)
+        wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     else:
         named = ElementType(softmax_precision).torch_dtype
         assert named is not None

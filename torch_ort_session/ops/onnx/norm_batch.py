@@ -174,14 +174,14 @@ def _fixed(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor, epsil
         return ((x - mean.reshape(shape)) * factor + b.reshape(shape)).to(x.dtype)
     if x.dtype is scale.dtype is mean.dtype:
         return torch.batch_norm(x, scale, b, mean, var, False, 0.0, epsilon, True)
-    wide = torch.promote_types(torch.promote_types(x.dtype, scale.dtype), mean.dtype)
+    wide = _common(x.dtype, scale.dtype, mean.dtype)
     scale, b, mean, var = scale.to(wide), b.to(wide), mean.to(wide), var.to(wide)
     return torch.batch_norm(x.to(wide), scale, b, mean, var, False, 0.0, epsilon, True).to(x.dtype)
 
 
 def _batch(x: Tensor, scale: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
     """Normalized by the batch's own statistics, and those: at least in float32."""
-    wide = torch.promote_types(torch.promote_types(x.dtype, scale.dtype), torch.float32)
+    wide = _common(x.dtype, scale.dtype, torch.float32)
     wider = x.to(wide)
     dims = [0, *range(2, x.dim())]
     var, mean = torch.var_mean(wider, dims, correction=0)
@@ -189,6 +189,13 @@ def _batch(x: Tensor, scale: Tensor, b: Tensor, epsilon: float) -> tuple[Tensor,
     factor = (scale.to(wide) * torch.rsqrt(var + epsilon)).reshape(shape)
     y = (wider - mean.reshape(shape)) * factor + b.to(wide).reshape(shape)
     return y.to(x.dtype), mean, var
+
+
+def _common(*dtypes: torch.dtype) -> torch.dtype:
+    """The float dtype that holds all of these; torch.promote_types is a call that no recording can hold."""
+    if len(set(dtypes)) == 1:
+        return dtypes[0]
+    return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
 def _running(old: Tensor, batch: Tensor, momentum: float) -> Tensor:
