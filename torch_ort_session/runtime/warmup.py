@@ -54,7 +54,7 @@ def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
 
 
 def warm_up(
-    graph: Graph,
+    graph: Graph | None,
     build: Callable[[Graph, tuple[str, ...]], Program],
     program: Program,
     outputs: tuple[str, ...],
@@ -66,7 +66,7 @@ def warm_up(
     """One eager run that is observed, of the steps with what is static folded.
 
     Args:
-        graph: The graph that runs.
+        graph: The graph that runs; None for the steps of a body, in which no If is folded.
         build: Makes a program of a graph and output names.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
@@ -120,7 +120,7 @@ def _with_constants(steps: Steps, constants: Mapping[int, Value], found: Taint) 
 
 
 def _specialised(
-    graph: Graph,
+    graph: Graph | None,
     build: Callable[[Graph, tuple[str, ...]], Program],
     program: Program,
     outputs: tuple[str, ...],
@@ -137,7 +137,7 @@ def _specialised(
             for step in steps.items
             if step.node.op == "If" and step.node.domain == "" and step.inputs[0] in found.data
         )
-        if not names:
+        if not names or graph is None:
             return program, found
         wanted = tuple(names)
         inner = build(graph, wanted)
