@@ -83,6 +83,7 @@ def test_the_names_offered() -> None:
         "\n".join(torch_ort_session.__all__),
         """\
 Binding
+Bucket
 CaptureError
 DeviceIndexError
 DeviceValidationError

@@ -16,11 +16,12 @@ from torch_ort_session.errors import (
     UnsupportedOpError,
 )
 from torch_ort_session.ir.ports import Port
-from torch_ort_session.options import Limits, Options
+from torch_ort_session.options import Bucket, Limits, Options
 from torch_ort_session.session import Session, load
 
 __all__ = [
     "Binding",
+    "Bucket",
     "CaptureError",
     "DeviceIndexError",
     "DeviceValidationError",

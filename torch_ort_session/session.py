@@ -26,6 +26,7 @@ from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.again import at_once
 from torch_ort_session.runtime.allowed import allowed
 from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.buckets import padding
 from torch_ort_session.runtime.devices import resolve_device
 from torch_ort_session.runtime.entries import describe_entries, statistics
 from torch_ort_session.runtime.execute import Program
@@ -33,12 +34,13 @@ from torch_ort_session.runtime.forks import put_right
 from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.padded import as_run, completed, run_padded
 from torch_ort_session.runtime.planned import plan_of
-from torch_ort_session.runtime.policy import Limits, Policy
+from torch_ort_session.runtime.policy import Policy, Rules
 from torch_ort_session.runtime.programs import builder
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs, wanted_names
-from torch_ort_session.runtime.runner import run, run_eagerly
+from torch_ort_session.runtime.runner import run_eagerly
 from torch_ort_session.runtime.tracing import watch_program
 from torch_ort_session.runtime.validation import ValidationWord
 
@@ -78,7 +80,7 @@ class Session:
             graph=self._model.graph,
             build=builder(device, self._weights, self._validation),
             device=device,
-            policy=Policy(Limits(allowed(options.capture_only, self.inputs), options.max_plans), {}),
+            policy=Policy(self._rules(options), {}),
             recorder=functools.partial(_recorder, device, options.verify),
             arena=Arena(device),
             required=options.capture == "required",
@@ -201,7 +203,7 @@ class Session:
         names = wanted_names(output_names)
         with self._lock:
             program, keys, intake = self._program(names)
-            fed = intake(feed)
+            fed = as_run(self._machine, names, intake(completed(self._machine, feed)))
             with RunModes(self._device, False, self._options.num_threads):
                 if self._validation is not None:
                     self._validation.begin()
@@ -265,7 +267,7 @@ class Session:
         self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
     ) -> list[Any]:
         program, keys, intake = self._program(names)
-        fed = intake(feed)
+        fed = intake(completed(self._machine, feed))
         if self._machine.tracer.observer.on:
             program = watch_program(program, fed, self._machine.tracer)
         grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
@@ -277,7 +279,7 @@ class Session:
             elif self._options.capture == "off" or watched():
                 results = run_eagerly(program, fed, self._device)
             else:
-                results = run(self._machine, program, names, keys, fed, failed=failed)
+                results = run_padded(self._machine, program, names, keys, fed, failed)
             if self._validation is not None:
                 self._validation.finish()
             return results
@@ -307,6 +309,10 @@ class Session:
         nodes = sum(1 for _ in self._model.graph.all_nodes())
         lines.append(f"  {nodes} nodes, {byte_size(weight_bytes(self._model.graph))} of weights")
         return "\n".join(lines)
+
+    def _rules(self, options: Options) -> Rules:
+        may, padded = options.capture_only, options.buckets
+        return Rules(allowed(may, self.inputs), padding(padded, self.inputs, self.outputs), options.max_plans)
 
     def after_fork(self) -> None:
         """In a forked child: give up a run that another thread of the parent was in."""

@@ -90,7 +90,8 @@ below minimum length
 latched
 capture off
 replay without capture
-not on the whitelist""",
+not on the whitelist
+padding changes results""",
     )
 
 

@@ -11,7 +11,7 @@ from expecttest import assert_expected_inline
 
 from torch_ort_session.plan.report import Decline, DeclineReport, Reason
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.policy import Decision, Entry, Limits, Policy
+from torch_ort_session.runtime.policy import Decision, Entry, Policy, Rules
 
 WHY = DeclineReport.of(Reason.DIVERGED, "for the test")
 
@@ -28,7 +28,7 @@ def fed(length: int, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
 
 
 def policy(**limits: int) -> Policy:
-    return Policy(Limits(**limits), {})
+    return Policy(Rules(**limits), {})
 
 
 def run(policy: Policy, feed: dict[str, Any], keys: frozenset[str] = frozenset()) -> Decision:
@@ -108,9 +108,9 @@ def test_m6_signatures_that_never_come_again_cost_no_capture() -> None:
         run(decided, fed(0))
     for length in range(1, 101):
         run(decided, fed(length))
-    assert len(decided.entries) == 1 + 2 * decided.limits.waiting
+    assert len(decided.entries) == 1 + 2 * decided.rules.waiting
     assert run(decided, fed(0)) is Decision.REPLAY
-    assert decided.counters[counters.FORGOTTEN] == 100 - 2 * decided.limits.waiting
+    assert decided.counters[counters.FORGOTTEN] == 100 - 2 * decided.rules.waiting
 
 
 def test_more_signatures_in_turn_than_plans_settle() -> None:

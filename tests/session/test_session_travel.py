@@ -259,6 +259,7 @@ def test_the_public_names() -> None:
         "\n".join(tos.__all__),
         """\
 Binding
+Bucket
 CaptureError
 DeviceIndexError
 DeviceValidationError

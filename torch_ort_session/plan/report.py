@@ -28,6 +28,7 @@ class Reason(enum.Enum):
     OFF = "capture off"
     NO_CAPTURE = "replay without capture"
     UNLISTED = "not on the whitelist"
+    BUCKET = "padding changes results"
 
 
 @dataclass(frozen=True, slots=True)

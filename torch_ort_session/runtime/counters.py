@@ -16,6 +16,9 @@ EVICTIONS: Final = "evictions"
 FORGOTTEN: Final = "forgotten signatures"
 QUARANTINED: Final = "quarantined operators"
 UNLISTED: Final = "unlisted signatures"
+PADDED_RUNS: Final = "padded runs"
+PADDED: Final = "bytes padded"
+REFUSED: Final = "refused buckets"
 LOOSENED: Final = "loosened nodes"
 DEMOTED: Final = "demoted key feeds"
 PROBES: Final = "probes"
@@ -40,6 +43,9 @@ MEANING: Final[dict[str, str]] = {
     EVICTIONS: "captures that were dropped because others were used more recently",
     FORGOTTEN: "signatures without a capture that were dropped because others were used more recently",
     UNLISTED: "signatures that stay eager because capture_only does not name them",
+    PADDED_RUNS: "runs on feeds that were padded to a bucket's size",
+    PADDED: "bytes by which padding made feeds larger",
+    REFUSED: "sizes of buckets that are not used because padding changes results",
     QUARANTINED: "operators that run eagerly because recording one failed",
     LOOSENED: "nodes that run eagerly because the shape of their results does not settle",
     DEMOTED: "feeds that had too many values to tell captures apart by them",

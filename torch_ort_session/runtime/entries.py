@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch_ort_session.plan.explain import explain
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.runtime.machine import Machine
-from torch_ort_session.runtime.policy import Entry
+from torch_ort_session.runtime.policy import Entry, Policy
 
 
 def statistics(machine: Machine) -> dict[str, int]:
@@ -49,6 +49,8 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
+    if policy.rules.padding is not None:
+        parts.append(_padded(policy))
     if growing := str(machine.memo):
         parts.append(growing)
     if policy.demoted:
@@ -59,6 +61,14 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in policy.quarantined)
         parts.append(f"quarantined in this session: {', '.join(names)}")
     return "\n\n".join(parts) or "nothing has run"
+
+
+def _padded(policy: Policy) -> str:
+    lines = [str(policy.rules.padding)]
+    for sizes, report in policy.learnt.refused.items():
+        told = ", ".join(f"{symbol} to {size}" for symbol, size in sizes)
+        lines += [f"not padded any more: {told}", str(report)]
+    return "\n".join(lines)
 
 
 def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:

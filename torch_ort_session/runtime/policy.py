@@ -7,15 +7,20 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.again import Shortcut
 from torch_ort_session.runtime.allowed import Allowed
+from torch_ort_session.runtime.buckets import Padding
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
 from torch_ort_session.runtime.warmup import Warm
+
+Sizes: TypeAlias = tuple[tuple[str, int], ...]
+"""Symbolic dims with the sizes that they are padded to."""
 
 
 class Decision(enum.Enum):
@@ -66,11 +71,12 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Rules:
     """What the policy goes by.
 
     Attributes:
         allowed: What may be captured; None allows everything.
+        padding: How runs are padded; None where none is.
         plans: Captures that are kept; the least recently used goes first.
         waiting: Signatures without a capture that are kept, for each of those; they hold little memory, and
             signatures that never come again must not cost others their captures.
@@ -81,6 +87,7 @@ class Limits:
     """
 
     allowed: Allowed | None = None
+    padding: Padding | None = None
     plans: int = 8
     waiting: int = 4
     warm_up: int = 2
@@ -99,19 +106,23 @@ class Learnt:
             what hangs on those shapes, run eagerly. It only grows.
         key_values: Values that key feeds had.
         demoted: Key feeds that had too many.
+        proven: Sizes of buckets with which a padded run was compared with an unpadded one.
+        refused: Those that are not used, and why.
     """
 
     quarantined: set[tuple[str, str]] = field(default_factory=set)
     loose: set[str] = field(default_factory=set)
     key_values: dict[str, set[int | bool]] = field(default_factory=dict)
     demoted: set[str] = field(default_factory=set)
+    proven: set[Sizes] = field(default_factory=set)
+    refused: dict[Sizes, DeclineReport] = field(default_factory=dict)
 
 
 class Policy:
     """Entries by signature, and what was learnt about operators and key feeds.
 
     Attributes:
-        limits: What it goes by.
+        rules: What it goes by.
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
         recent: The last of them, which most runs ask for again.
@@ -120,8 +131,8 @@ class Policy:
         children: Policies of bindings; see :meth:`child`.
     """
 
-    def __init__(self, limits: Limits, counted: dict[str, int]) -> None:
-        self.limits = limits
+    def __init__(self, rules: Rules, counted: dict[str, int]) -> None:
+        self.rules = rules
         self.counters = {**counters.zeros(), **counted}
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
         self.recent: Entry | None = None
@@ -146,7 +157,7 @@ class Policy:
 
     def child(self) -> Policy:
         """A policy that counts and learns with this one; its entries are its own, and end with it."""
-        made = Policy(self.limits, {})
+        made = Policy(self.rules, {})
         made.counters, made.learnt = self.counters, self.learnt
         self.children.add(made)
         return made
@@ -169,7 +180,7 @@ class Policy:
         if self._note_keys(signature.keys):
             return self.entry(outputs, fed, keys, bound)
         found = self.recent = self.entries[signature] = Entry()
-        why = "" if self.limits.allowed is None else self.limits.allowed.refusal(fed)
+        why = "" if self.rules.allowed is None else self.rules.allowed.refusal(fed)
         if why:
             found.latched, found.report = True, DeclineReport.of(Reason.UNLISTED, why)
             self.count(counters.UNLISTED)
@@ -202,9 +213,9 @@ class Policy:
         """
         if entry.captured is not None:
             return Decision.REPLAY
-        if growing and (much or entry.latched or entry.runs < self.limits.warm_up - 1):
+        if growing and (much or entry.latched or entry.runs < self.rules.warm_up - 1):
             return Decision.GROW
-        if entry.latched or entry.runs < self.limits.warm_up - 1:
+        if entry.latched or entry.runs < self.rules.warm_up - 1:
             return Decision.EAGER
         if entry.warm is None:
             return Decision.OBSERVE
@@ -218,7 +229,7 @@ class Policy:
         entry.captures.append(entry.runs)
         self.count(counters.CAPTURES)
         held = [other for other in self.entries.values() if other.captured is not None and other is not entry]
-        for other in held[: max(0, len(held) + 1 - self.limits.plans)]:
+        for other in held[: max(0, len(held) + 1 - self.rules.plans)]:
             self.count(counters.EVICTIONS)
             self._close(other)
             other.warm = None
@@ -241,7 +252,7 @@ class Policy:
             return
         self.count(counters.BROKEN)
         entry.failures += 1
-        if entry.failures > self.limits.recaptures:
+        if entry.failures > self.rules.recaptures:
             if self._loosen(report):
                 entry.failures = 0
                 return
@@ -268,6 +279,11 @@ class Policy:
         self._close(entry)
         self.count(counters.RETIREMENTS)
         self.declined(entry, report, lasting=True)
+
+    def refuse_bucket(self, sizes: Sizes, report: DeclineReport) -> None:
+        """Pad to these sizes no more."""
+        self.learnt.refused[sizes] = report
+        self.count(counters.REFUSED)
 
     def quarantine(self, domain: str, op: str) -> bool:
         """Run an operator eagerly from now on; False when that is so already."""
@@ -296,7 +312,7 @@ class Policy:
         for name, number in keys:
             values = learnt.key_values.setdefault(name, set())
             values.add(number)
-            if len(values) > self.limits.key_values:
+            if len(values) > self.rules.key_values:
                 learnt.demoted.add(name)
                 self.count(counters.DEMOTED)
                 for signature in [s for s in self.entries if any(name == key for key, _ in s.keys)]:
@@ -306,18 +322,18 @@ class Policy:
     def _forget(self) -> None:
         """Drop the oldest entries without a capture where there are too many; the newest one stays."""
         waiting = [signature for signature, entry in self.entries.items() if entry.captured is None]
-        for signature in waiting[: max(0, len(waiting) - self.limits.plans * self.limits.waiting)]:
+        for signature in waiting[: max(0, len(waiting) - self.rules.plans * self.rules.waiting)]:
             del self.entries[signature]
             self.count(counters.FORGOTTEN)
 
     def _latch_when_worn(self, entry: Entry, report: DeclineReport) -> None:
-        recent = [run for run in entry.captures if run > entry.runs - self.limits.window]
-        if len(recent) > self.limits.recaptures:
+        recent = [run for run in entry.captures if run > entry.runs - self.rules.window]
+        if len(recent) > self.rules.recaptures:
             if self._loosen(report):
                 entry.captures.clear()
                 return
             entry.report = report
-            self._latch(entry, f"captured {len(recent)} times in {self.limits.window} runs; it stays eager")
+            self._latch(entry, f"captured {len(recent)} times in {self.rules.window} runs; it stays eager")
 
     def _loosen(self, report: DeclineReport) -> bool:
         """Run the nodes eagerly whose shapes did not settle; False when that would help none."""

@@ -76,6 +76,7 @@ def run(
     fed: Mapping[str, Value],
     delivery: Delivery | None = None,
     failed: Exception | None = None,
+    padded: bool = False,
 ) -> list[Any]:
     """One run, made as the policy decides.
 
@@ -87,6 +88,7 @@ def run(
         fed: Feeds.
         delivery: Where results go that are bound.
         failed: What the recording raised when this run was replayed at once.
+        padded: Whether feeds are padded: from size to size, so that nothing grows.
 
     Returns:
         The results, in memory of their own, those that are not bound.
@@ -99,7 +101,7 @@ def run(
     before = policy.recent
     signature, entry = policy.entry(outputs, fed, keys, () if delivery is None else delivery.form)
     grown = None
-    if entry.captured is None and delivery is None and not machine.required:
+    if entry.captured is None and delivery is None and not (machine.required or padded):
         grown = following(machine, signature)
     much = grown is not None and machine.memo.knows_much(grown.form)
     decision = policy.decide(entry, growing=grown is not None, much=much)

@@ -1,0 +1,126 @@
+"""Padded runs: made on feeds of a bucket's size, checked where that was asked for, with results cut back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from torch_ort_session.errors import SessionError
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.buckets import Stretch, cut, pad, told
+from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.machine import Machine, random_state, restore_random
+from torch_ort_session.runtime.probe import difference
+from torch_ort_session.runtime.runner import run, run_eagerly
+
+_ROUNDING = 1e-4
+"""How far a padded run may be from an unpadded one, as a share of the largest magnitude: sums of other
+lengths are made in another order."""
+
+
+def completed(machine: Machine, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A feed with the masks of buckets that it leaves out."""
+    padding = machine.policy.rules.padding
+    return feed if padding is None or not isinstance(feed, Mapping) else padding.completed(feed)
+
+
+def as_run(machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Feeds as a run is made on them."""
+    return pad(fed, _stretches(machine, outputs, fed))
+
+
+def run_padded(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    fed: Mapping[str, Value],
+    failed: Exception | None = None,
+) -> list[Any]:
+    """One run, on padded feeds where the session has buckets and one of them takes it.
+
+    Args:
+        machine: What runs need.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of feeds whose value may be part of the signature.
+        fed: Feeds.
+        failed: What the recording raised when this run was replayed at once.
+
+    Returns:
+        The results, in memory of their own and of the sizes that the feeds ask for.
+
+    Raises:
+        CaptureError: A capture is required and cannot be had.
+        KernelError: A kernel failed; the message tells how the feeds were padded.
+    """
+    stretches = _stretches(machine, outputs, fed)
+    if not stretches:
+        return run(machine, program, outputs, keys, fed, failed=failed)
+    policy = machine.policy
+    bucket = bucket_of(stretches)
+    checking = machine.verify and bucket not in policy.learnt.proven
+    state = random_state(machine.device) if checking else None
+    padded = pad(fed, stretches)
+    try:
+        results = run(machine, program, outputs, keys, padded, padded=True)
+    except SessionError as error:
+        error.args = (f"{error}\n  padded: {told(fed, padded)}", *error.args[1:])
+        raise
+    policy.count(counters.PADDED_RUNS)
+    policy.count(counters.PADDED, _bytes(padded) - _bytes(fed))
+    try:
+        results = cut(outputs, results, stretches)
+    except ValueError as error:
+        policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, str(error)))
+        return run(machine, program, outputs, keys, fed)
+    if state is None:
+        return results
+    return _checked(machine, program, outputs, fed, results, bucket, state)
+
+
+def _checked(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    fed: Mapping[str, Value],
+    results: list[Any],
+    bucket: tuple[tuple[str, int], ...],
+    state: tuple[torch.Tensor, ...],
+) -> list[Any]:
+    """Run the feeds as they came, eagerly, from the same random state; a bucket that differs is refused."""
+    policy = machine.policy
+    policy.count(counters.PROBES)
+    restore_random(machine.device, state)
+    wrong = "the unpadded run failed on what the padded one accepted"
+    try:
+        eager = run_eagerly(program, fed, machine.device)
+        wrong = difference(outputs, results, eager, rounding=_ROUNDING, what="padded run")
+    finally:
+        if wrong:
+            policy.count(counters.MISMATCHES)
+            message = f"a padded run differs from an unpadded one: {wrong}"
+            policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, message))
+        else:
+            policy.learnt.proven.add(bucket)
+    return eager if wrong else results
+
+
+def bucket_of(stretches: tuple[Stretch, ...]) -> tuple[tuple[str, int], ...]:
+    """Which padded size of each symbol a run has: what is proven or refused together."""
+    return tuple([(rule.bucket.symbol, size) for rule, _, size in stretches])
+
+
+def _stretches(machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> tuple[Stretch, ...]:
+    policy = machine.policy
+    padding = policy.rules.padding
+    stretches = () if padding is None else padding.stretches(outputs, fed)
+    return () if bucket_of(stretches) in policy.learnt.refused else stretches
+
+
+def _bytes(fed: Mapping[str, Value]) -> int:
+    return sum(value.nbytes for value in fed.values() if isinstance(value, torch.Tensor))
