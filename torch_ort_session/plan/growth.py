@@ -126,6 +126,29 @@ def find_growth(
     return found
 
 
+def growing_values(
+    first: Observation, second: Observation, found: Growth, wild: Collection[int] = ()
+) -> frozenset[int]:
+    """Values that are told apart from run to run by their dims, or by numbers that follow from dims.
+
+    Of all others it is assumed that their dims stay what two runs have shown.
+
+    Args:
+        first: What a run showed.
+        second: What a run on larger feeds showed.
+        found: What is known of such runs.
+        wild: Ids of values whose dims turned out to be other ones than assumed.
+
+    Returns:
+        Their ids.
+    """
+    grown = {*found.even, *wild}
+    for value, (a, b) in enumerate(zip(first.specs, second.specs, strict=True)):
+        if (a is None) != (b is None) or (a and b and (a.shape != b.shape or a.dtype != b.dtype)):
+            grown.add(value)
+    return frozenset(grown)
+
+
 def _is(step: Step, op: str) -> bool:
     return step.kernel.op == op and step.kernel.domain == ""
 

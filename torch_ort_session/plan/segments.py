@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_ort_session.plan.regroup import growth_reason
 from torch_ort_session.plan.report import Reason
 from torch_ort_session.plan.specs import Observation
 from torch_ort_session.plan.steps import NOTHING, Step, Steps, input_params
@@ -78,7 +79,9 @@ def split(
     for position, step in enumerate(steps.items):
         if is_folded(step, taint):
             continue
-        shift = _unsettled(step, taint, loose, unsettled) if loose else None
+        shift = growth_reason(step, taint.growing) if taint.growing else None
+        if shift is None and loose:
+            shift = _unsettled(step, taint, loose, unsettled)
         why = seam_reason(step, taint, observation, device, quarantined)
         if shift is not None:
             if not shifting:

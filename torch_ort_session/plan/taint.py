@@ -19,11 +19,14 @@ class Taint:
         assumed: Values whose data follows from shapes that are not static, but are assumed to stay what the
             warm run saw: the data holds as long as those shapes do. With each the position of the last step
             whose result's shape it follows from.
+        growing: Values that are other ones in each run, by their dims or as numbers; nothing that touches
+            them is recorded.
     """
 
     data: frozenset[int]
     shape: frozenset[int]
     assumed: Mapping[int, int] = field(default_factory=dict)
+    growing: frozenset[int] = frozenset()
 
     def constant(self, value: int) -> bool:
         """Whether the data of a value is a constant of the capture: static, or assumed to be."""

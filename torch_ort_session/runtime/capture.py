@@ -137,7 +137,7 @@ def capture(
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
     reads = last_reads(steps, regions, guarded(steps, warm.taint))
-    copied, passed = _static_inputs(steps, fed, frame, reads.anywhere, delivery)
+    copied, passed = _static_inputs(warm, fed, frame, reads.anywhere, delivery)
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
     attempt = _Attempt(warm, frame, recorder, reads, observer)
     try:
@@ -321,19 +321,20 @@ def _captured(
 
 
 def _static_inputs(
-    steps: Steps, fed: Mapping[str, Value], frame: Values, read: Mapping[int, int], delivery: Delivery | None
+    warm: Warm, fed: Mapping[str, Value], frame: Values, read: Mapping[int, int], delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
-    """Put every feed that is read in place: tensors as copies that stay, the rest as it is."""
+    """Put every feed that is read in place: tensors of one size as copies that stay, the rest as it is."""
+    steps = warm.program.steps
     in_place = frozenset() if delivery is None else delivery.in_place
     copied: list[tuple[str, torch.Tensor]] = []
     passed: list[tuple[str, int]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
-        if name not in fed or place not in read:
+        if name not in fed or (place not in read and place not in warm.taint.growing):
             continue
         value = fed[name]
         if name in in_place:
             frame[place] = value
-        elif isinstance(value, torch.Tensor):
+        elif isinstance(value, torch.Tensor) and place not in warm.taint.growing:
             frame[place] = torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
             copied.append((name, frame[place]))
         else:
