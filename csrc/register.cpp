@@ -11,4 +11,7 @@ int64_t abi_version() { return kAbiVersion; }
 
 }  // namespace tos
 
-TORCH_LIBRARY(torch_ort_session, m) { m.def("abi_version() -> int", &tos::abi_version); }
+TORCH_LIBRARY(torch_ort_session, m) {
+  m.def("abi_version() -> int", &tos::abi_version);
+  m.def("check_index(Tensor index, SymInt size, int node, Tensor(a!)? word) -> Tensor");
+}

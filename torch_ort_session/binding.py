@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -19,7 +20,9 @@ from torch_ort_session.runtime.changes import changes
 from torch_ort_session.runtime.delivery import Delivery, Owned
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.recipients import Recipients
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
+from torch_ort_session.runtime.tickets import Submission
 from torch_ort_session.runtime.tracing import watch_program
 
 if TYPE_CHECKING:
@@ -61,11 +64,11 @@ class Binding:
         self._session = session
         machine = session._machine
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
-        self._machine = replace(machine, policy=machine.policy.child())
+        self._machine = replace(machine, policy=machine.policy.child(), memo=machine.memo.child())
         self._attached = Attached()
+        self._recipients = Recipients(self._machine, self._attached, session.options.validate == "deferred")
         self._gone = "no capture was made"
-        program = session._program(tuple(info.name for info in session.graph.outputs))[0]
-        self._in_place = any(step.kernel.state for step in program.steps.items)
+        self._in_place = any(step.kernel.state for step in self._program().steps.items)
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that the model reads in place; with the same name again, replace it.
@@ -155,6 +158,7 @@ class Binding:
             InputError: It is no state with a capacity_dim, or does not hold so many.
         """
         with self._session._lock:
+            self._recipients.settle()
             self._attached.set_length(self._attached.growing(name), length)
 
     def run(self, feed: Mapping[str, Any] | None = None) -> None:
@@ -235,6 +239,19 @@ class Binding:
 
         return self._perform(feed, act)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Runs whose data is asked about once, at the end: ``with binding.together(): ...``.
+
+        After bad data the runs that follow change nothing: tensors are those before the run that met it, and
+        lengths too once it is known. Whatever reads an output in between asks right away.
+
+        Raises:
+            DeviceValidationError: A run met bad data; with ``validate="deferred"`` the readers are told.
+        """
+        with self._session._lock, self._recipients.together(self._program()):
+            yield
+
     def reset(self) -> None:
         """Drop this binding's captures; tensors and lengths stay."""
         with self._session._lock:
@@ -248,6 +265,7 @@ class Binding:
         """
         with self._session._lock:
             bound = self._attached.find(name, output=True)
+            self._recipients.look((name if bound is None else bound.target,))
             if bound is not None:
                 with RunModes(self._session.device, False, None):
                     return self._attached.valid(bound).clone()
@@ -269,6 +287,7 @@ class Binding:
             bound = self._attached.find(name)
             if bound is None:
                 raise self._attached.unknown(name, "bound")
+            self._recipients.settle()
             with RunModes(self._session.device, False, None):
                 tensor = fitting(self._session.graph, bound, value)
                 place, part, after = bound.room(tensor, 0)
@@ -279,6 +298,7 @@ class Binding:
     def snapshot(self) -> Snapshot:
         """Copies of every state's valid part, and the lengths."""
         with self._session._lock, RunModes(self._session.device, False, None):
+            self._recipients.look(bound.target for bound in self._attached if bound.role == "state")
             return self._attached.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -288,6 +308,7 @@ class Binding:
             InputError: The states are not those of the snapshot. Nothing was written.
         """
         with self._session._lock, RunModes(self._session.device, False, None):
+            self._recipients.settle()
             self._attached.restore(snapshot)
 
     def __repr__(self) -> str:
@@ -316,23 +337,18 @@ class Binding:
         told = program
         if self._machine.tracer.observer.on:
             told = watch_program(program, fed, self._machine.tracer)
-        with RunModes(session.device, False, session.options.num_threads):
-            if session._validation is not None:
-                session._validation.begin()
-            delivery = self._delivery(ready, names)
-            return act(_Request(told, names, keys, fed, delivery))
+        modes = RunModes(session.device, False, session.options.num_threads)
+        with modes, self._recipients.run(program) as made:
+            return act(_Request(told, names, keys, fed, self._delivery(ready, names, made)))
 
     def _ready(self) -> Prepared:
         for bound in self._attached.moved():
             self._attach_again(bound)
         return self._attached.ready()
 
-    def _delivery(self, ready: Prepared, names: tuple[str, ...]) -> Delivery:
+    def _delivery(self, ready: Prepared, names: tuple[str, ...], made: Submission | None) -> Delivery:
         def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
-            word = self._session._validation
-            if word is not None:
-                word.finish()
-            nbytes = self._attached.deliver(names, results, owned)
+            nbytes = self._recipients.deliver(made, names, results, owned)
             self._machine.policy.counters[counters.DELIVERED] += nbytes
             return []
 
@@ -340,9 +356,9 @@ class Binding:
 
     def _undo(self) -> Callable[[], None]:
         if not self._in_place:
-            return _nothing
-        before = self.snapshot()
-        return lambda: self.restore(before)
+            return lambda: None
+        before = self._attached.snapshot()
+        return lambda: self._attached.restore(before)
 
     def _off(self) -> DeclineReport | None:
         if self._session.options.capture == "off":
@@ -369,15 +385,15 @@ class Binding:
 
     def _retire(self, why: str) -> None:
         """Give up every capture: they bake tensors that are about to go."""
+        self._recipients.settle()
         if self._machine.policy.latest_capture() is not None:
             self._gone = why
         self._machine.policy.release()
 
     def _device_of(self, name: str) -> torch.device:
+        host = self._program().steps.host_inputs
+        return torch.device("cpu") if name in host else self._session.device
+
+    def _program(self) -> Program:
         session = self._session
-        program = session._program(tuple(port.name for port in session.outputs))[0]
-        return torch.device("cpu") if name in program.steps.host_inputs else session.device
-
-
-def _nothing() -> None:
-    """What there is to undo where no step keeps state."""
+        return session._program(tuple([info.name for info in session.graph.outputs]))[0]

@@ -20,7 +20,8 @@ from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.execute import Program, bind_steps, execute
 from torch_ort_session.runtime.modes import RunModes
 from torch_ort_session.runtime.results import Outputs, own
-from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.tickets import submission
+from torch_ort_session.runtime.validation import validation_for
 from torch_ort_session.session import Session
 
 _TRAIN_OPS = ("BatchNormalization", "Dropout")
@@ -43,7 +44,7 @@ class SessionModule(nn.Module):
         self._session = session
         self._paths: dict[str, str] = {}
         self._bound: dict[str, str] = {}
-        self._programs: dict[torch.device, tuple[Program, ValidationWord | None]] = {}
+        self._programs: dict[torch.device, Program] = {}
         on_host, statistics = _read_on_host(session.graph), _statistics(session.graph)
         for name, weight in _stored(session.graph):
             if not isinstance(weight.data, torch.Tensor):
@@ -82,7 +83,7 @@ class SessionModule(nn.Module):
         state = self._state()
         weights = {name: state[path] for name, path in self._paths.items()}
         device = next((value.device for value in state.values()), self._session.device)
-        program, validation = self._program(device)
+        program = self._program(device)
         on_host = program.steps.host_inputs
         fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
         inputs: dict[str, Value] = {**weights, **fed}
@@ -93,12 +94,8 @@ class SessionModule(nn.Module):
         for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
             if name in inputs:
                 values[place] = inputs[name]
-        with RunModes(device, grad, self._session.options.num_threads):
-            if validation is not None:
-                validation.begin()
+        with RunModes(device, grad, self._session.options.num_threads), submission(program, None):
             execute(program, values)
-            if validation is not None:
-                validation.finish()
             results = [values[i] for i in program.steps.outputs]
             results = own(results, program.constants, inputs.values(), device)
         names = [info.name for info in graph.outputs]
@@ -108,13 +105,14 @@ class SessionModule(nn.Module):
         parameters = dict(self.named_parameters(remove_duplicate=False))
         return {**parameters, **dict(self.named_buffers(remove_duplicate=False))}
 
-    def _program(self, device: torch.device) -> tuple[Program, ValidationWord | None]:
+    def _program(self, device: torch.device) -> Program:
         made = self._programs.get(device)
         if made is None:
-            validation = None if device.type in ("cpu", "meta") else ValidationWord(device)
+            # On the CPU torch itself refuses bad data, and forward may run in several threads at once.
+            on_device = device.type not in ("cpu", "meta")
+            validation = validation_for(device, self._session.options.validate) if on_device else None
             setting = Setting(device, _constant, frozenset(self._paths), validation)
-            made = (bind_steps(build_steps(self._session.graph, setting)), validation)
-            self._programs[device] = made
+            made = self._programs[device] = bind_steps(build_steps(self._session.graph, setting))
         return made
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 Capture = Literal["auto", "off", "required"]
+Validate = Literal["run", "deferred", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,10 @@ class Options:
             their last reader, and the first replay on other feeds than the captured ones is compared with an
             eager run. Where they differ the eager results are given, and the signature stays eager.
         limits: What a model may ask for before loading it is refused.
+        validate: When it is asked whether kernels met bad data, such as an index outside of its axis:
+            ``"run"`` at the end of each run, before results are given, ``"deferred"`` when bound outputs are
+            read (runs that give results ask at their end), ``"off"`` never: what is outside of an axis is
+            taken as the nearest entry. Memory outside of a tensor is read in no case.
         capture_only: What may be captured; everything else runs eagerly. Each entry gives sizes of symbolic
             dims, dims of inputs, or both, such as ``{"batch": 1, "sequence": 128}`` or
             ``{"image": (1, 3, 224, 224)}``; what it does not name may be anything. None allows all.
@@ -105,13 +110,15 @@ class Options:
     max_plans: int = 8
     verify: bool = False
     limits: Limits = field(default_factory=Limits)
+    validate: Validate = "run"
     capture_only: tuple[Mapping[str, int | tuple[int, ...]], ...] | None = field(default=None, hash=False)
     buckets: tuple[Bucket, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.capture not in get_args(Capture):
-            known = ", ".join(map(repr, get_args(Capture)))
-            raise ValueError(f"capture must be one of {known}, got {self.capture!r}")
+        for name, words in (("capture", Capture), ("validate", Validate)):
+            if getattr(self, name) not in get_args(words):
+                known = ", ".join(map(repr, get_args(words)))
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         for name in ("max_plans", "num_threads"):
             value = getattr(self, name)
             if value is None and name == "num_threads":

@@ -26,6 +26,7 @@ from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.again import at_once
 from torch_ort_session.runtime.allowed import allowed
 from torch_ort_session.runtime.arena import Arena
+from torch_ort_session.runtime.bodies import Bodies
 from torch_ort_session.runtime.buckets import padding
 from torch_ort_session.runtime.devices import resolve_device
 from torch_ort_session.runtime.entries import describe_entries, statistics
@@ -34,6 +35,7 @@ from torch_ort_session.runtime.forks import put_right
 from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.nested import enter
 from torch_ort_session.runtime.padded import as_run, completed, run_padded
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Policy, Rules
@@ -41,8 +43,9 @@ from torch_ort_session.runtime.programs import builder
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs, wanted_names
 from torch_ort_session.runtime.runner import run_eagerly
+from torch_ort_session.runtime.tickets import submission
 from torch_ort_session.runtime.tracing import watch_program
-from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.validation import validation_for
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -74,11 +77,12 @@ class Session:
         self._options = options
         self._weights: dict[str, Value] = {}
         self._programs: OrderedDict[tuple[str, ...], tuple[Program, frozenset[str], Intake]] = OrderedDict()
-        self._validation = None if device.type == "cpu" else ValidationWord(device)
+        self._validation = validation_for(device, options.validate)
         self._lock = threading.RLock()
+        bodies = Bodies(None if options.capture == "off" else enter)
         self._machine = Machine(
             graph=self._model.graph,
-            build=builder(device, self._weights, self._validation),
+            build=builder(device, self._weights, self._validation, bodies.door),
             device=device,
             policy=Policy(self._rules(options), {}),
             recorder=functools.partial(_recorder, device, options.verify),
@@ -86,6 +90,7 @@ class Session:
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
             verify=options.verify,
+            bodies=bodies,
         )
         self._program(tuple(info.name for info in self._model.graph.outputs))
         put_right(self)
@@ -204,13 +209,9 @@ class Session:
         with self._lock:
             program, keys, intake = self._program(names)
             fed = as_run(self._machine, names, intake(completed(self._machine, feed)))
-            with RunModes(self._device, False, self._options.num_threads):
-                if self._validation is not None:
-                    self._validation.begin()
-                found = plan_of(self._machine, program, names, keys, fed)
-                if self._validation is not None:
-                    self._validation.finish()
-                return found
+            modes = RunModes(self._device, False, self._options.num_threads)
+            with modes, submission(program, self._machine):
+                return plan_of(self._machine, program, names, keys, fed)
 
     def explain(self, feed: Mapping[str, Any] | None = None) -> str:
         """What runs and why, in words.
@@ -232,6 +233,16 @@ class Session:
         with self._lock:
             self._machine.policy.release()
             self._machine.memo.clear()
+            self._machine.bodies.release()
+
+    def check(self) -> None:
+        """Ask whether a run that was not asked about met bad data: a binding's with ``validate="deferred"``.
+
+        Raises:
+            DeviceValidationError: It did, and nobody was told.
+        """
+        with self._lock:
+            self._validation.check()
 
     def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         """A feed by name from what a call was given.
@@ -271,18 +282,13 @@ class Session:
         if self._machine.tracer.observer.on:
             program = watch_program(program, fed, self._machine.tracer)
         grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
-        with RunModes(self._device, grad, self._options.num_threads):
-            if self._validation is not None:
-                self._validation.begin()
+        modes = RunModes(self._device, grad, self._options.num_threads)
+        with modes, submission(program, self._machine):
             if grad:
-                results = run_eagerly(program, feeds.recordable(fed), self._device)
-            elif self._options.capture == "off" or watched():
-                results = run_eagerly(program, fed, self._device)
-            else:
-                results = run_padded(self._machine, program, names, keys, fed, failed)
-            if self._validation is not None:
-                self._validation.finish()
-            return results
+                return run_eagerly(program, feeds.recordable(fed), self._device)
+            if self._options.capture == "off" or watched():
+                return run_eagerly(program, fed, self._device)
+            return run_padded(self._machine, program, names, keys, fed, failed)
 
     def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str], Intake]:
         """The steps for some outputs, feeds whose value may be part of the signature, and their intake."""
@@ -321,6 +327,7 @@ class Session:
         else:
             self._lock = threading.RLock()
             self._machine = self._machine.renewed()
+            self._validation.forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Session, (self._model, self._device, self._options))

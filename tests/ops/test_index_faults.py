@@ -57,8 +57,9 @@ X = torch.arange(12.0).reshape(4, 3)
 def test_an_index_outside_of_the_axis_is_an_error(
     op: str, kinds: list[str], feeds: object, attrs: dict[str, object], value: int
 ) -> None:
-    with pytest.raises(torch_ort_session.KernelError, match=r"(?i)index|out of|target"):
+    with pytest.raises(torch_ort_session.DeviceIndexError) as caught:
         session(op, kinds, **attrs).run(None, dict(zip(_names(kinds), feeds(value), strict=True)))
+    assert (caught.value.node, caught.value.value) == ("n", value)
 
 
 @pytest.mark.parametrize("value", OUTSIDE)
@@ -67,8 +68,9 @@ def test_an_embedding_index_outside_of_the_table_is_an_error(value: int) -> None
     table = torch.ones(4, 3)
     made = session("EmbedLayerNormalization", kinds, "com.microsoft", 2)
     feed = [index(value, 1, 2, dtype=torch.int32), table, table, torch.ones(3), torch.ones(3)]
-    with pytest.raises(torch_ort_session.KernelError, match=r"(?i)index"):
+    with pytest.raises(torch_ort_session.DeviceIndexError) as caught:
         made.run(None, dict(zip(_names(kinds), feed, strict=True)))
+    assert (caught.value.node, caught.value.value) == ("n", value)
 
 
 def _names(kinds: list[str]) -> list[str]:

@@ -37,13 +37,29 @@ Scalar = int | float | bool
 class Body(Protocol):
     """A control-flow body, bound to the enclosing values of the current run."""
 
-    def __call__(self, *inputs: Value) -> tuple[Value, ...]:
-        """Run the body on its formal inputs and return its outputs."""
+    def __call__(self, *inputs: Value, lend: int = 0) -> tuple[Value, ...]:
+        """Run the body on its formal inputs and return its outputs.
+
+        Args:
+            inputs: One value a formal input.
+            lend: How many of the leading outputs may lie in memory that the next call writes, once it has read
+                its inputs; :meth:`keep` is for those that are wanted longer.
+        """
+        ...
+
+    def keep(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Outputs of the last call, in memory that no later call writes."""
         ...
 
 
 class Validation(Protocol):
-    """Where kernels report bad data without a host read."""
+    """Where kernels report bad data without a host read.
+
+    Attributes:
+        on: Whether anybody asks, in the run that is under way.
+    """
+
+    on: bool
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """Note the first index outside of ``[-size, size)``; return a safe, wrapped index."""
@@ -163,6 +179,7 @@ class Kernel:
         seam: Why the kernel cannot be captured: a text, a function of the node, or None.
         host_result: Whether the result is made on the CPU from static facts (Shape, Size).
         varies: Whether the result differs from run to run by itself (random ops).
+        checks: Whether it reports bad data into the run's validation word.
     """
 
     op: str
@@ -176,6 +193,7 @@ class Kernel:
     seam: Seam = None
     host_result: bool = False
     varies: bool = False
+    checks: bool = False
 
     def seam_reason(self, node: Node) -> str | None:
         """Why this kernel is a seam at ``node``; None when it can be captured."""
@@ -198,6 +216,7 @@ def kernel(
     seam: Seam = None,
     host_result: bool = False,
     varies: bool = False,
+    checks: bool = False,
 ) -> Callable[[_Fn], _Fn]:
     """Declare a function as the kernel of some revisions of an operator; it may be stacked.
 
@@ -214,6 +233,7 @@ def kernel(
         seam: Why it cannot be captured.
         host_result: The result is made on the CPU from static facts.
         varies: The result differs from run to run by itself.
+        checks: It reports bad data into the run's validation word.
 
     Raises:
         TypeError: The signature does not follow the contract.
@@ -237,6 +257,7 @@ def kernel(
             seam=seam,
             host_result=host_result,
             varies=varies,
+            checks=checks,
         )
         setattr(fn, _ATTRIBUTE, (*getattr(fn, _ATTRIBUTE, ()), record))
         return fn

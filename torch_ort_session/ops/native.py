@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ _BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
 
 _JIT_PREFIX = "tos_native_torch_"
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
 
 
@@ -101,6 +102,21 @@ def library() -> Path | None:
     return next((p for p in loaded if p.name.startswith(("_native.", _JIT_PREFIX))), None)
 
 
+def index_check() -> Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor] | None:
+    """The op that makes an index safe, see ``csrc/cpu/check_index.cpp``; None without the extension.
+
+    It takes the index (integers of any shape), the length of the indexed axis, the number of the node to note
+    in a validation word, and that word (int32, see ``runtime/word.py``) or None. It gives int64 of the shape
+    of the index: negative ones wrapped, those outside of the axis clamped and noted. It raises an IndexError
+    for an index into an empty axis.
+    """
+    if not status().usable or not load():
+        return None
+    op: Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor]
+    op = torch.ops.torch_ort_session.check_index.default
+    return op
+
+
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
     """Compile the extension for the running torch and load it.
 
@@ -157,11 +173,23 @@ def _load_once() -> str:
         found = int(torch.ops.torch_ort_session.abi_version())
         if found != ABI_VERSION:
             reason = f"the loaded extension speaks ABI {found}, this package speaks ABI {ABI_VERSION}"
+        else:
+            _describe_ops()
     if reason:
         warnings.warn(f"native ops are off: {reason}; {_BUILD_HINT}", UserWarning, stacklevel=3)
     else:
         _LOG.debug("native ops from %s", library)
     return reason
+
+
+@functools.cache
+def _describe_ops() -> None:
+    """What the ops give where there is no data: for torch.compile and torch.export."""
+
+    def check_index(index: torch.Tensor, size: int, node: int, word: torch.Tensor | None) -> torch.Tensor:
+        return torch.empty(index.shape, dtype=torch.int64, device=index.device)
+
+    torch.library.register_fake("torch_ort_session::check_index", check_index)
 
 
 def _find() -> tuple[Path | None, str]:

@@ -21,6 +21,7 @@ from torch_ort_session.runtime.recording import Recording
 if TYPE_CHECKING:
     from torch_ort_session.runtime.machine import Machine
     from torch_ort_session.runtime.policy import Entry
+    from torch_ort_session.runtime.validation import ValidationWord
 
 _Tensor = torch.Tensor
 _Array = np.ndarray
@@ -40,6 +41,7 @@ class Shortcut:
         recording: All of the run.
         results: The outputs, in the recording's memory.
         copied: Bytes of the static inputs.
+        validation: The word that the recording may report bad data into; None where it does not.
     """
 
     entry: Entry
@@ -48,6 +50,7 @@ class Shortcut:
     recording: Recording
     results: tuple[torch.Tensor, ...]
     copied: int
+    validation: ValidationWord | None
 
 
 def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Shortcut | None:
@@ -70,8 +73,8 @@ def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]
         if static is not None and kind is not None:
             array = static.numpy()
         rows.append((name, value.dtype, value.shape, kind, numbers.get(name), static, array))
-    nbytes = captured.memory.static_inputs
-    return Shortcut(entry, outputs, tuple(rows), captured.whole, captured.results, nbytes)
+    nbytes, validation = captured.memory.static_inputs, captured.warm.program.validation
+    return Shortcut(entry, outputs, tuple(rows), captured.whole, captured.results, nbytes, validation)
 
 
 def at_once(
@@ -87,6 +90,9 @@ def at_once(
     Returns:
         The results, in memory of their own. None when the run is another one, or might be. What the recording
         raised, which is to be taken care of as if it had been replayed on the long way.
+
+    Raises:
+        DeviceValidationError: A kernel met bad data, or nobody has asked whether one did in the run before.
     """
     policy = machine.policy
     known = policy.shortcut
@@ -119,14 +125,24 @@ def at_once(
             static.copy_(value)
         else:
             np.copyto(array, value)
+    word = known.validation
+    ticket = None if word is None else word.begin()
     try:
         known.recording.replay()
-    except Exception as error:
-        return error
+    except BaseException as error:
+        if word is not None and ticket is not None:
+            word.read(ticket)
+        if isinstance(error, Exception):
+            return error
+        raise
     known.entry.runs += 1
     counted = policy.counters
     counted[counters.REPLAYS] += 1
     counted[counters.COPIED] += known.copied
+    if word is not None and ticket is not None:
+        fault = word.read(ticket)
+        if fault is not None:
+            raise fault.error()
     return [result.clone() for result in known.results]
 
 

@@ -163,6 +163,16 @@ class Attached:
         """Valid entries of a tensor; 0 where all of it is valid."""
         return self._lengths.get(bound.name, 0)
 
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Valid entries of every tensor that has a capacity, by its name."""
+        return dict(self._lengths)
+
+    def put_lengths(self, lengths: Mapping[str, int]) -> None:
+        """Declare lengths that were valid before."""
+        self._lengths.update(lengths)
+        self._ready = None
+
     def set_length(self, bound: Bound, length: int) -> None:
         """Declare how many entries are valid.
 
@@ -179,13 +189,20 @@ class Attached:
         """The valid part of a tensor: a view."""
         return bound.valid(self.length(bound))
 
-    def deliver(self, names: tuple[str, ...], results: Sequence[Any], owned: Owned) -> int:
+    def deliver(
+        self,
+        names: tuple[str, ...],
+        results: Sequence[Any],
+        owned: Owned,
+        word: torch.Tensor | None = None,
+    ) -> int:
         """Write the results of a run to where they belong; all of them or, after an error, none.
 
         Args:
             names: Of the outputs.
             results: Of the run; they may lie in anybody's memory.
             owned: Gives memory to those that are not bound.
+            word: A validation word that nobody has read; see :func:`~.delivery.write`.
 
         Returns:
             How many bytes were written.
@@ -208,7 +225,7 @@ class Attached:
                 lengths.append((bound, after))
         # Before anything is written: what is not bound may lie in the memory of what is.
         rest = dict(zip(rest, owned(list(rest.values())), strict=True)) if rest else rest
-        nbytes = write(moves, ready.written)
+        nbytes = write(moves, ready.written, word)
         for bound, after in lengths:
             self.set_length(bound, after)
         self.unbound = rest

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from torch_ort_session.runtime.word import write_latched
+
 Owned: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 """Gives results memory of their own."""
 
@@ -30,15 +32,20 @@ class Delivery:
     undo: Callable[[], None]
 
 
-def write(moves: Sequence[tuple[torch.Tensor, torch.Tensor]], written: Collection[int]) -> int:
+def write(
+    moves: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    written: Collection[int],
+    word: torch.Tensor | None = None,
+) -> int:
     """Copy every result to its place, as if all were copied at once.
 
     Args:
         moves: Pairs of a place and what goes there, of one shape and dtype.
         written: Identities of the storages of all places.
+        word: A validation word that nobody has read: what it tells of bad data keeps places as they are.
 
     Returns:
-        Bytes that were copied.
+        Bytes that were copied, if any were.
     """
     places: list[torch.Tensor] = []
     values: list[torch.Tensor] = []
@@ -52,7 +59,9 @@ def write(moves: Sequence[tuple[torch.Tensor, torch.Tensor]], written: Collectio
         places.append(place)
         values.append(value)
         nbytes += value.nbytes
-    if places:
+    if word is not None:
+        write_latched(places, values, word)
+    elif places:
         torch._foreach_copy_(places, values)
     return nbytes
 

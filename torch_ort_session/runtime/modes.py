@@ -74,4 +74,9 @@ class RunModes:
 def watched() -> bool:
     """Whether the caller's function transform or dispatch mode has to see every call of a run."""
     modes: int = torch._C._len_torch_dispatch_stack()
-    return modes > 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    return modes > 0 or transformed()
+
+
+def transformed() -> bool:
+    """Whether a function transform of the caller's is under way."""
+    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -274,6 +274,12 @@ class Policy:
             entry.latched = False
             self.count(counters.LATCHES, -1)
 
+    def distrust(self) -> None:
+        """The last run's data was bad: what an eager run showed is not relied on."""
+        entry = self.recent
+        if entry is not None and entry.captured is None:
+            entry.warm = None
+
     def refuse(self, entry: Entry, report: DeclineReport) -> None:
         """Drop a capture that is wrong: the signature stays eager."""
         self._close(entry)

@@ -1,29 +1,53 @@
-"""The validation word: how a device kernel reports bad data without killing the process."""
+"""Validation: bad data found on the device is noted in a word, and told once the device is done."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
-from torch_ort_session.errors import DeviceIndexError
+from torch_ort_session.errors import DeviceValidationError, PlanError
 from torch_ort_session.ir.graph import Node
+from torch_ort_session.ops import native
+from torch_ort_session.options import Validate
+from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.modes import transformed
+from torch_ort_session.runtime.tickets import Ticket
+from torch_ort_session.runtime.word import Check, Fault, fault_of, reader
+
+if TYPE_CHECKING:
+    from torch_ort_session.runtime.deferral import Deferral
 
 
 class ValidationWord:
-    """Three int64 on the device: the faulty node's number (0: none), the first bad value, the axis length.
+    """A session's word, and the ticket of the run that it belongs to.
 
-    The first fault of a run stays; the word is cleared by :meth:`begin` and read by :meth:`finish`.
+    Kernels note the first fault of a ticket. :meth:`begin` alone clears the word, so that whatever comes
+    later under the same ticket sees that it must not write. The session's runs serialise, those of its
+    bindings too: there is one ticket at a time.
+
+    Attributes:
+        word: See :mod:`.word`.
+        on: Whether a run under the ticket is under way; outside of one kernels note nothing.
+        numbers: Of nodes that look at data, by name, domain and operator, from 1 on.
+        fetch: Waits for the device and gives the word's elements.
+        ticket: The one for which nobody has read the word yet; None when a run may begin.
+        generation: How many tickets there were.
+        deferral: Who is to learn of the last ticket that was not read when its run ended.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.word = torch.zeros(3, dtype=torch.int64, device=device)
-        self.numbers: dict[Node, int] = {}
-
-    def begin(self) -> None:
-        """Clear the word before a run."""
-        self.word.zero_()
+        self.word = torch.zeros(layout.SIZE, dtype=torch.int32, device=device)
+        self.on = False
+        self.numbers: dict[tuple[str, str, str], int] = {}
+        self.fetch = reader(self.word)
+        self.ticket: Ticket | None = None
+        self.generation = 0
+        self.deferral: Deferral | None = None
+        self._check: Check | None = None
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
-        """Note the first index outside of ``[-size, size)`` and return a safe, wrapped index.
+        """Note an index outside of ``[-size, size)`` and return a safe, wrapped index.
 
         Args:
             index: Integer tensor of any shape on the word's device.
@@ -31,38 +55,124 @@ class ValidationWord:
             node: The node to name.
 
         Returns:
-            The wrapped index, with 0 in the place of every bad one.
+            int64 of the same shape: negative indices wrapped, bad ones clamped to the axis.
 
         Raises:
             IndexError: The axis is empty, and an index is given.
         """
-        if index.numel() == 0:
-            return index
-        if size == 0:
-            raise IndexError("the indexed axis is empty, so that no index is valid")
-        number = self.numbers.setdefault(node, len(self.numbers) + 1)
-        bad = (index < -size) | (index >= size)
-        flat = bad.reshape(-1)
-        first = index.reshape(-1).gather(0, flat.to(torch.uint8).argmax().reshape(1))
-        found = torch.cat((torch.full_like(self.word[:1], number), first.to(torch.int64)))
-        found = torch.cat((found, torch.full_like(self.word[:1], size)))
-        self.word.copy_(torch.where(flat.any() & (self.word[0] == 0), found, self.word))
-        return torch.where(bad, 0, torch.where(index < 0, index + size, index))
+        check = self._check
+        if check is None:
+            check = self._check = check_on(self.word.device)
+        key = (node.name, node.domain, node.op)
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.numbers) + 1
+        return check(index, size, number, self.word)
 
-    def finish(self) -> None:
-        """Read the word, which waits for the device.
+    def begin(self) -> Ticket:
+        """Clear the word for the next ticket.
 
         Raises:
-            DeviceIndexError: A kernel met an index outside of its axis.
+            DeviceValidationError: The word was not read for the last one.
         """
-        number, value, size = self.word.tolist()
-        if number == 0:
-            return
-        node = next(item for item, given in self.numbers.items() if given == number)
-        raise DeviceIndexError(
-            f"node {node.name!r} ({node.qualified}): index {value} is outside of [-{size}, {size}), "
-            "the valid range of the indexed axis; check the indices that were fed",
-            node=node.name,
-            kind="index out of range",
-            value=value,
-        )
+        if self.ticket is not None:
+            raise DeviceValidationError(
+                "whether the run before met bad data was not asked yet; read an output of it with "
+                "binding.read(), or call session.check(), before the next run",
+                kind="not asked yet",
+            )
+        if not self.word.is_cpu or self.fetch()[layout.FLAGS]:
+            self.word.zero_()
+        self.generation += 1
+        self.ticket = Ticket(self, self.generation)
+        return self.ticket
+
+    def read(self, ticket: Ticket) -> Fault | None:
+        """Wait for the device and read the word: the ticket is consumed then, and a run may begin.
+
+        Returns:
+            What was wrong; None when nothing was.
+
+        Raises:
+            PlanError: The ticket is another session's, or is consumed.
+            Exception: The word cannot be read; the ticket stays as it is.
+        """
+        if ticket != self.ticket:
+            what = "of another session" if ticket.owner is not self else "consumed already"
+            raise PlanError(f"validation ticket {ticket.generation} is {what}")
+        fault = self.peek()
+        self.ticket = None
+        return fault
+
+    def peek(self) -> Fault | None:
+        """Wait for the device and look at the word."""
+        found = self.fetch()
+        if not found[layout.FLAGS]:
+            return None
+        nodes = [(name, f"{domain or 'ai.onnx'}::{op}") for name, domain, op in self.numbers]
+        return fault_of(found, nodes)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the run that is under way met bad data so far; it waits for the device."""
+        return self.on and self.peek() is not None
+
+    def check(self) -> None:
+        """Tell of bad data that nobody was told of.
+
+        Raises:
+            DeviceValidationError: A run met bad data.
+            Exception: The word cannot be read.
+        """
+        deferral = self.deferral
+        if deferral is not None:
+            deferral.tell()
+        elif self.ticket is not None and not self.on:
+            fault = self.read(self.ticket)
+            if fault is not None:
+                raise fault.error()
+
+    def forget(self) -> None:
+        """Give up the ticket of a run that never ends, in a forked child."""
+        self.ticket, self.deferral, self.on = None, None, False
+        self.word.zero_()
+
+
+class Unvalidated:
+    """What makes indices safe where nobody is told of bad ones.
+
+    Attributes:
+        on: Always.
+    """
+
+    on = True
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._check: Check | None = None
+
+    def check(self) -> None:
+        """Nobody was told of anything."""
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
+
+    def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
+        """A safe index: see :meth:`ValidationWord.check_index`."""
+        if transformed():
+            return layout.check_index(index, size, 0, None)
+        check = self._check
+        if check is None:
+            check = self._check = check_on(self._device)
+        return check(index, size, 0, None)
+
+
+def validation_for(device: torch.device, validate: Validate) -> ValidationWord | Unvalidated:
+    """Where the kernels of a session report bad data, as its options say."""
+    return Unvalidated(device) if validate == "off" else ValidationWord(device)
+
+
+def check_on(device: torch.device) -> Check:
+    """What makes indices safe on a device: the native op, or plain ones where there is none."""
+    found = native.index_check() if device.type == "cpu" else None
+    return layout.check_index if found is None else found

@@ -6,26 +6,46 @@ import torch
 
 from torch_ort_session.ops.kernel import KernelContext
 
+EMPTY_AXIS = "the indexed axis is empty, so that no index is valid"
+
 
 def check_index(index: torch.Tensor, size: int, ctx: KernelContext) -> torch.Tensor:
-    """Wrap negative indices once and keep indices outside of the axis from reaching a device kernel.
+    """Wrap negative indices once and keep indices outside of the axis from reaching a kernel of torch's.
 
-    On the CPU torch's own gathers refuse an index outside of the axis with a Python error. On a device that
-    would be an assert that kills the process, so the fault goes into the run's validation word instead, to be
-    raised after the synchronisation, and the index read is a harmless one.
+    In a run that is validated a bad index goes into the session's validation word, to be raised after the
+    run, and the index read instead is a harmless one. In any other on the CPU torch's own gathers refuse it
+    with a Python error; on a device that would be an assert that kills the process, so it is clamped there.
 
-    An index below ``-size`` is still negative afterwards, so the result belongs into a function that refuses
-    negatives (``index_select``, ``gather``, ``scatter``, ``embedding``), never into ``x[index]``.
+    Where :func:`torch_refuses`, an index below ``-size`` is still negative afterwards, so the result belongs
+    into a function that refuses negatives (``index_select``, ``gather``, ``scatter``, ``embedding``), never
+    into ``x[index]``.
 
     Args:
         index: Integer tensor of any shape; values in ``[-size, size)``.
         size: Length of the indexed axis.
-        ctx: Context of the running kernel.
+        ctx: Context of the running kernel, which must be declared with ``checks=True``.
 
     Returns:
-        The index with negatives wrapped, same shape and dtype.
+        The index with negatives wrapped, of the same shape; int64, or the dtype of ``index``.
+
+    Raises:
+        IndexError: The axis is empty, and an index is given; not where :func:`torch_refuses`.
     """
-    if ctx.validation is not None:
-        return ctx.validation.check_index(index, size, ctx.node)
+    validation = ctx.validation
+    if validation is not None and validation.on:
+        return validation.check_index(index, size, ctx.node)
     # The shift is -1 for a negative index and 0 for any other: two small ops where a comparison takes three.
-    return torch.sub(index, index >> 63, alpha=size)
+    place = torch.sub(index, index >> 63, alpha=size)
+    if index.device.type in _REFUSING:
+        return place
+    if size == 0 and index.numel():
+        raise IndexError(EMPTY_AXIS)
+    return place.clamp(0, max(size - 1, 0))
+
+
+def torch_refuses(index: torch.Tensor, ctx: KernelContext) -> bool:
+    """Whether nobody but torch looks at an index, so that it may be handed on as it came."""
+    return (ctx.validation is None or not ctx.validation.on) and index.device.type in _REFUSING
+
+
+_REFUSING = ("cpu", "meta")

@@ -38,7 +38,9 @@ class _Weighing:
     output: int
 
 
-@kernel("GroupQueryAttention", domain="com.microsoft", since=(1,), host=("total_sequence_length",))
+@kernel(
+    "GroupQueryAttention", domain="com.microsoft", since=(1,), host=("total_sequence_length",), checks=True
+)
 def group_query_attention(
     query: Tensor,
     key: Tensor | None,

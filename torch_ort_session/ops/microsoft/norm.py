@@ -110,7 +110,7 @@ def simplified_layer_normalization(
     return y, _inverse(x, epsilon, axis) if ctx.wants(1) else None
 
 
-@kernel("EmbedLayerNormalization", domain="com.microsoft", since=(1,))
+@kernel("EmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True)
 def embed_layer_normalization(
     input_ids: Tensor,
     segment_ids: Tensor | None,

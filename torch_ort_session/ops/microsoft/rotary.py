@@ -13,7 +13,7 @@ from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("RotaryEmbedding", domain="com.microsoft", since=(1,))
+@kernel("RotaryEmbedding", domain="com.microsoft", since=(1,), checks=True)
 def rotary_embedding(
     x: Tensor,
     position_ids: Tensor,

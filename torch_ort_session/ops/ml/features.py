@@ -120,7 +120,7 @@ def feature_vectorizer(*X: Tensor, inputdimensions: list[int] | None = None) -> 
     return torch.cat(parts, 1)
 
 
-@kernel("ArrayFeatureExtractor", domain="ai.onnx.ml", since=(1,))
+@kernel("ArrayFeatureExtractor", domain="ai.onnx.ml", since=(1,), checks=True)
 def array_feature_extractor(X: Tensor, Y: Tensor, *, ctx: KernelContext) -> Tensor:
     """The columns of ``X`` that ``Y`` names.
 

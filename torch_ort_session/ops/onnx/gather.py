@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.index import check_index, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("Gather", since=(1, 11, 13))
+@kernel("Gather", since=(1, 11, 13), checks=True)
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) -> Tensor:
     """The entries of ``data`` along ``axis`` that ``indices`` names.
 
@@ -28,7 +28,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) 
     if not isinstance(data, Tensor):
         return strings.by_position(gather, data, indices, axis=axis, ctx=ctx)
     shape = data.shape
-    if len(shape) == 1 and ctx.validation is None and data.dtype == indices.dtype == torch.int64:
+    if len(shape) == 1 and data.dtype == indices.dtype == torch.int64 and torch_refuses(indices, ctx):
         # Shape arithmetic: take() counts negatives from the end and refuses what lies outside by itself.
         return torch.take(data, indices)
     index = check_index(indices, shape[axis], ctx)
@@ -40,7 +40,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) 
     return part.reshape(shape[:axis] + index.shape + (shape[axis + 1 :] if axis != -1 else ()))
 
 
-@kernel("GatherElements", since=(11, 13))
+@kernel("GatherElements", since=(11, 13), checks=True)
 def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) -> Tensor:
     """For each element of ``indices``, the element of ``data`` at that place with ``axis`` replaced by it.
 
@@ -58,7 +58,7 @@ def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: Kernel
     return bits.movable(torch.gather, data, axis, index)
 
 
-@kernel("GatherND", since=(11, 12, 13))
+@kernel("GatherND", since=(11, 12, 13), checks=True)
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0, ctx: KernelContext) -> Tensor:
     """The slices of ``data`` that the rows of ``indices`` name.
 
@@ -79,7 +79,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0, ctx: Kernel
         view[dim] = -1
         places.append(torch.arange(data.shape[dim], device=data.device).reshape(view))
     columns = indices.unbind(-1)
-    if ctx.validation is None:
+    if torch_refuses(indices, ctx):
         # Here torch itself counts negatives from the end and refuses what lies outside.
         places.extend(columns)
     else:

@@ -94,7 +94,7 @@ def global_max_pool(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return torch.amax(x, dims, keepdim=True, out=out)
 
 
-@kernel("MaxUnpool", since=(9, 11, 22), host=("output_shape",))
+@kernel("MaxUnpool", since=(9, 11, 22), host=("output_shape",), checks=True)
 def max_unpool(
     x: Tensor,
     indices: Tensor,

@@ -24,7 +24,7 @@ def _adaptive(node: Node) -> str | None:
     return "the number of samples depends on the size of the boxes"
 
 
-@kernel("RoiAlign", since=(16, 22), seam=_adaptive)
+@kernel("RoiAlign", since=(16, 22), seam=_adaptive, checks=True)
 def roi_align(
     x: Tensor,
     rois: Tensor,
@@ -97,7 +97,7 @@ def roi_align(
     return pooled.permute(0, 3, 1, 2).to(dtype)
 
 
-@kernel("RoiAlign", since=(10,), seam=_adaptive)
+@kernel("RoiAlign", since=(10,), seam=_adaptive, checks=True)
 def roi_align_10(
     x: Tensor,
     rois: Tensor,
@@ -125,7 +125,7 @@ def roi_align_10(
     )
 
 
-@kernel("MaxRoiPool", since=(1, 22))
+@kernel("MaxRoiPool", since=(1, 22), checks=True)
 def max_roi_pool(
     x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_scale: float = 1.0, ctx: KernelContext
 ) -> Tensor:

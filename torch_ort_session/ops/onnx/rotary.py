@@ -13,7 +13,7 @@ from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("RotaryEmbedding", since=(23,))
+@kernel("RotaryEmbedding", since=(23,), checks=True)
 def rotary_embedding(
     x: Tensor,
     cos_cache: Tensor,

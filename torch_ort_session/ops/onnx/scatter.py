@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.index import check_index, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _REDUCE = {"mul": "prod", "max": "amax", "min": "amin"}
 
 
-@kernel("ScatterElements", since=(11, 13, 16, 18))
+@kernel("ScatterElements", since=(11, 13, 16, 18), checks=True)
 def scatter_elements(
     data: Tensor,
     indices: Tensor,
@@ -52,7 +52,7 @@ def scatter_elements(
     return bits.widened(_reduce, data, updates, axis, index, reduction)
 
 
-@kernel("Scatter", since=(9, 11))
+@kernel("Scatter", since=(9, 11), checks=True)
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, ctx: KernelContext) -> Tensor:
     """The former name of ScatterElements.
 
@@ -61,7 +61,7 @@ def scatter(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, ct
     return scatter_elements(data, indices, updates, axis=axis, ctx=ctx)
 
 
-@kernel("ScatterND", since=(11, 13, 16, 18))
+@kernel("ScatterND", since=(11, 13, 16, 18), checks=True)
 def scatter_nd(
     data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none", ctx: KernelContext
 ) -> Tensor:
@@ -96,7 +96,7 @@ def scatter_nd(
     return bits.widened(_reduce, flat_data, flat_updates, 0, index, reduction).reshape(data.shape)
 
 
-@kernel("TensorScatter", since=(24,))
+@kernel("TensorScatter", since=(24,), checks=True)
 def tensor_scatter(
     past_cache: Tensor,
     update: Tensor,
@@ -140,7 +140,7 @@ def tensor_scatter(
 
 def _checked(index: Tensor, size: int, ctx: KernelContext) -> Tensor:
     """Indices in [0, size): one that lies outside must not reach the sum of a row's place."""
-    if ctx.validation is None:
+    if torch_refuses(index, ctx):
         return torch.take(torch.arange(size, device=index.device), index)
     return check_index(index, size, ctx)
 

@@ -1,0 +1,88 @@
+"""Deferral: who is to learn of bad data when it was not asked for at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from torch_ort_session.runtime.tickets import Ticket
+from torch_ort_session.runtime.word import Fault
+
+if TYPE_CHECKING:
+    from torch_ort_session.runtime.validation import ValidationWord
+
+
+class Deferral:
+    """The recipients of what the word says of one ticket.
+
+    The first of them that reads waits for the device, and then the word is free for the next run. If the data
+    was bad, each of them raises once.
+
+    Attributes:
+        word: The session's word.
+        ticket: Of the runs.
+        on_fault: Is told of bad data before anybody else.
+        waiting: Outputs that nobody has read since.
+        settled: Whether the word was read.
+        fault: What was wrong.
+        told: Whether anybody was told.
+    """
+
+    def __init__(
+        self,
+        word: ValidationWord,
+        ticket: Ticket,
+        on_fault: Callable[[Fault], None],
+        outputs: Iterable[str] = (),
+    ) -> None:
+        self.word = word
+        self.ticket = ticket
+        self.on_fault = on_fault
+        self.waiting = set(outputs)
+        self.settled = False
+        self.fault: Fault | None = None
+        self.told = False
+        word.deferral = self
+
+    def look(self, names: Iterable[str]) -> None:
+        """Somebody is about to read outputs.
+
+        Raises:
+            DeviceValidationError: The data was bad, and at least one of them was not read since.
+            Exception: The word cannot be read; the next one who reads tries again.
+        """
+        found = self.waiting.intersection(names)
+        if not found:
+            return
+        self._settle()
+        self.waiting -= found
+        if self.fault is not None:
+            self.told = True
+            raise self.fault.error()
+
+    def tell(self) -> None:
+        """Read the word if nobody has, and tell of bad data unless somebody was told.
+
+        Raises:
+            DeviceValidationError: The data was bad.
+            Exception: The word cannot be read.
+        """
+        self._settle()
+        if self.fault is not None and not self.told:
+            self.told = True
+            raise self.fault.error()
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody has anything to learn any more."""
+        return self.settled and (self.fault is None or not self.waiting)
+
+    def _settle(self) -> None:
+        if self.settled:
+            return
+        self.fault = self.word.read(self.ticket)
+        self.settled = True
+        if self.fault is None:
+            self.waiting.clear()
+        else:
+            self.on_fault(self.fault)

@@ -1,0 +1,162 @@
+"""Recipients: how the results of validated runs reach a binding's tensors, and who learns of bad data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch_ort_session.runtime.attached import Attached
+from torch_ort_session.runtime.deferral import Deferral
+from torch_ort_session.runtime.delivery import Owned
+from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.machine import Machine
+from torch_ort_session.runtime.tickets import Submission, distrust, submission
+from torch_ort_session.runtime.word import Fault
+
+
+class Recipients:
+    """The readers of one binding's outputs.
+
+    Where the word is read before results are delivered, nothing is written after bad data. Where it is read
+    later, writing asks the word on the device: tensors then stay as they were before the run that met bad
+    data, and lengths are put back as soon as it is known.
+
+    Attributes:
+        machine: The binding's.
+        attached: Its tensors.
+        late: Whether the word is read as late as it can be.
+        group: The ticket of several runs that are under way.
+        lengths: Before each run under the last ticket that was read late.
+        deferrals: Of tickets that somebody has to learn of.
+    """
+
+    def __init__(self, machine: Machine, attached: Attached, late: bool) -> None:
+        self.machine = machine
+        self.attached = attached
+        self.late = late
+        self.group: Submission | None = None
+        self.lengths: list[dict[str, int]] = []
+        self.deferrals: list[Deferral] = []
+
+    @contextlib.contextmanager
+    def run(self, program: Program) -> Iterator[Submission | None]:
+        """What one run is made in: a ticket of its own, that of several runs, or none.
+
+        Raises:
+            DeviceValidationError: The run met bad data, or the word was not read since the run before.
+        """
+        if self.group is None:
+            with submission(program, self.machine) as made:
+                yield made
+            return
+        self.group.word.on = True
+        try:
+            yield self.group
+        finally:
+            self.group.word.on = False
+
+    @contextlib.contextmanager
+    def together(self, program: Program) -> Iterator[None]:
+        """Put runs under one ticket; within runs that are, nothing changes.
+
+        Raises:
+            DeviceValidationError: A run met bad data, or the word was not read since the run before.
+        """
+        made = submission(program, self.machine) if self.group is None else None
+        if not isinstance(made, Submission):
+            yield
+            return
+        made.on_fault = self._put_back
+        try:
+            with made:
+                made.word.on = False
+                self.group, self.lengths = made, []
+                yield
+                if self._may_wait(made):
+                    self._defer(made)
+        finally:
+            self.group = None
+            known = made.word.deferral
+            if made.unread and (known is None or known.ticket != made.ticket):
+                # It could not be read; whoever can puts the lengths back.
+                Deferral(made.word, made.leave(), self._put_back)
+
+    def deliver(
+        self, made: Submission | None, names: tuple[str, ...], results: Sequence[Any], owned: Owned
+    ) -> int:
+        """Write the results of a run to where they belong; see :meth:`Attached.deliver`.
+
+        Args:
+            made: What the run is made in.
+            names: Of the outputs.
+            results: Of the run.
+            owned: Gives memory to those that are not bound.
+
+        Raises:
+            DeviceValidationError: The run met bad data, unless it is asked for later.
+            InputError: A result does not fit.
+        """
+        if made is None:
+            return self.attached.deliver(names, results, owned)
+        if not self._can_ask(made):
+            if self.group is None:
+                made.finish()
+            else:
+                made.peek()
+            return self.attached.deliver(names, results, owned)
+        if self.group is None:
+            if not self._may_wait(made, names):
+                made.finish()
+                return self.attached.deliver(names, results, owned)
+            self.lengths = []
+        before = self.attached.lengths
+        nbytes = self.attached.deliver(names, results, owned, made.word.word)
+        self.lengths.append(before)
+        if self.group is None:
+            self._defer(made)
+        return nbytes
+
+    def look(self, names: Iterator[str] | Sequence[str]) -> None:
+        """Somebody is about to read outputs.
+
+        Raises:
+            DeviceValidationError: The data of the run was bad; the next look is at what is there.
+        """
+        if self.group is not None:
+            self.group.peek()
+        wanted = list(names)
+        for deferral in self.deferrals:
+            deferral.look(wanted)
+        self.deferrals = [deferral for deferral in self.deferrals if not deferral.over]
+
+    def settle(self) -> None:
+        """Tensors or lengths are about to change.
+
+        Raises:
+            DeviceValidationError: The data of a run was bad, and nobody was told.
+        """
+        if self.group is not None:
+            self.group.peek()
+        for deferral in self.deferrals:
+            deferral.tell()
+
+    def _may_wait(self, made: Submission, names: tuple[str, ...] = ()) -> bool:
+        """Whether results may be written before the word is read: what they show must be noted nowhere."""
+        bound = {target.target for target in self.attached}
+        return self.late and bool(bound) and bound.issuperset(names) and not made.noted
+
+    def _can_ask(self, made: Submission) -> bool:
+        """Whether everything that is written lies where the word does."""
+        place = made.word.word.device.type
+        return all(bound.tensor.device.type == place for bound in self.attached if bound.target)
+
+    def _defer(self, made: Submission) -> None:
+        outputs = [bound.target for bound in self.attached if bound.target]
+        self.deferrals.append(Deferral(made.word, made.leave(), self._put_back, outputs))
+
+    def _put_back(self, fault: Fault) -> None:
+        distrust(self.machine)
+        if fault.done < len(self.lengths):
+            self.attached.put_lengths(self.lengths[fault.done])
+            self.attached.unbound = {}

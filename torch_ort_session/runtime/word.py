@@ -1,0 +1,159 @@
+"""The validation word: what a kernel that finds bad data leaves on the device, and what it means.
+
+`csrc/include/tos/word.h` has the same layout for kernels in C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from torch_ort_session.errors import DeviceIndexError, DeviceValidationError
+from torch_ort_session.ops._helpers.index import EMPTY_AXIS
+
+FLAGS, NODE, VALUE, COUNT, LIMIT, DONE = 0, 1, 2, 4, 5, 7
+"""Places of the int32 elements: the flag of the first fault; the number of its node; the first bad value and
+the bound that it breaks, each in two halves, the low one first; how many values were bad; and how many runs
+under the ticket had written their results before."""
+SIZE = 8
+
+INDEX = 1
+"""The flag of an index out of range; each kind of fault has a bit of its own."""
+
+Check = Callable[[torch.Tensor, int, int, "torch.Tensor | None"], torch.Tensor]
+"""Makes an index safe: the index, the length of its axis, the number of the node, and the word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a word says.
+
+    Attributes:
+        flag: What was wrong first.
+        node: Name of the node that found it.
+        op: Its operator.
+        value: The first bad value.
+        limit: The bound that it breaks: the length of the indexed axis.
+        count: How many values were bad.
+        done: How many runs under the ticket had written their results before.
+    """
+
+    flag: int
+    node: str
+    op: str
+    value: int
+    limit: int
+    count: int
+    done: int
+
+    def error(self) -> DeviceValidationError:
+        """A new exception that tells of it."""
+        place = f"node {self.node!r} ({self.op})"
+        if self.flag == INDEX:
+            more = f" ({self.count} indices are)" if self.count > 1 else ""
+            return DeviceIndexError(
+                f"{place}: index {self.value} is outside of [-{self.limit}, {self.limit}), the valid range "
+                f"of the indexed axis{more}; check the indices that were fed",
+                node=self.node,
+                kind="index out of range",
+                value=self.value,
+            )
+        return DeviceValidationError(
+            f"{place}: {self.value} is no valid value", node=self.node, kind="bad data", value=self.value
+        )
+
+
+def fault_of(word: Sequence[int], nodes: Sequence[tuple[str, str]]) -> Fault | None:
+    """What a word says, None when nothing is wrong.
+
+    Args:
+        word: Its elements.
+        nodes: Names and operators of the nodes, by number, from 1 on.
+    """
+    if not word[FLAGS]:
+        return None
+    node, op = nodes[word[NODE] - 1]
+    value, limit = _joined(word, VALUE), _joined(word, LIMIT)
+    return Fault(word[FLAGS], node, op, value, limit, word[COUNT], word[DONE])
+
+
+def reader(word: torch.Tensor) -> Callable[[], list[int]]:
+    """What waits for the word's device once, and gives its elements."""
+    if word.is_cpu:
+        found: Callable[[], list[int]] = word.numpy().tolist
+        return found
+
+    def read() -> list[int]:
+        if word.is_cuda:
+            torch.cuda.synchronize(word.device)
+        listed: list[int] = word.tolist()
+        return listed
+
+    return read
+
+
+def check_index(index: torch.Tensor, size: int, number: int, word: torch.Tensor | None) -> torch.Tensor:
+    """Make an index safe with plain ops that never wait for the device: see ``check_index`` of `csrc/`.
+
+    Args:
+        index: Integer tensor of any shape.
+        size: Length of the indexed axis.
+        number: Of the node that a fault is noted for.
+        word: Where; None where nobody asks.
+
+    Returns:
+        int64 of the index's shape: negative indices wrapped, those outside of ``[-size, size)`` clamped.
+
+    Raises:
+        IndexError: The axis is empty, and an index is given.
+    """
+    index = index.to(torch.int64)
+    if index.numel() == 0:
+        return index
+    if size == 0:
+        raise IndexError(EMPTY_AXIS)
+    place = torch.sub(index, index >> 63, alpha=size)
+    safe = place.clamp(0, size - 1)
+    if word is not None:
+        _note(index.reshape(-1), (safe != place).reshape(-1), size, number, word)
+    return safe
+
+
+def write_latched(places: Sequence[torch.Tensor], values: Sequence[torch.Tensor], word: torch.Tensor) -> None:
+    """Write values to their places unless the word tells of a fault; count it in the word if it does not.
+
+    Args:
+        places: What is written, on the word's device.
+        values: What is written there, each of its place's shape and dtype.
+        word: The word.
+    """
+    good = word[FLAGS] == 0
+    if places:
+        kept = [torch.where(good, value, place) for place, value in zip(places, values, strict=True)]
+        torch._foreach_copy_(list(places), kept)
+    word[DONE].add_(good)
+
+
+def _note(index: torch.Tensor, bad: torch.Tensor, size: int, number: int, word: torch.Tensor) -> None:
+    first = index.gather(0, bad.to(torch.uint8).argmax().reshape(1)).view(torch.int32)
+    fresh = bad.any() & (word[FLAGS] == 0)
+    count = (word[COUNT].to(torch.int64) + bad.sum()).clamp(max=2**31 - 1)
+    low, high = _halves(size)
+    word[VALUE : VALUE + 2].copy_(torch.where(fresh, first, word[VALUE : VALUE + 2]))
+    word[NODE].masked_fill_(fresh, number)
+    word[LIMIT].masked_fill_(fresh, low)
+    word[LIMIT + 1].masked_fill_(fresh, high)
+    word[COUNT].copy_(count)
+    word[FLAGS].masked_fill_(fresh, INDEX)
+
+
+def _halves(number: int) -> tuple[int, int]:
+    """The low and the high half of an int64, as int32."""
+    low, high = number & 0xFFFFFFFF, number >> 32
+    return (low - 2**32 if low >= 2**31 else low), high
+
+
+def _joined(word: Sequence[int], place: int) -> int:
+    return (word[place] & 0xFFFFFFFF) | (word[place + 1] << 32)
