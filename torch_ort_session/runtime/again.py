@@ -17,6 +17,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.modes import watched
 from torch_ort_session.runtime.recording import Recording
+from torch_ort_session.runtime.results import cloned
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.machine import Machine
@@ -143,7 +144,7 @@ def at_once(
         fault = word.read(ticket)
         if fault is not None:
             raise fault.error()
-    return [result.clone() for result in known.results]
+    return [cloned(result) for result in known.results]
 
 
 def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:

@@ -11,6 +11,7 @@ from torch_ort_session.runtime.capture import Captured, Stage
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.relied import unlike
+from torch_ort_session.runtime.results import cloned
 
 
 def replay(
@@ -37,7 +38,7 @@ def replay(
         captured.whole.replay()
         if delivery is not None:
             return list(captured.results), ()
-        return [result.clone() for result in captured.results], ()
+        return [cloned(result) for result in captured.results], ()
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:

@@ -114,7 +114,7 @@ def apart(results: Iterable[Any], lasting: frozenset[int]) -> list[Any]:
 
 def _apart(value: Any, lasting: frozenset[int]) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.clone() if value.untyped_storage()._cdata in lasting else value
+        return cloned(value) if value.untyped_storage()._cdata in lasting else value
     if isinstance(value, tuple):
         return tuple(_apart(item, lasting) for item in value)
     return value
@@ -124,6 +124,8 @@ def own(
     results: Iterable[Any], constants: frozenset[int], fed: Iterable[Any], device: torch.device
 ) -> list[Any]:
     """Give results memory of their own, and no more than that, where they alias or overlap anything.
+
+    What comes out is contiguous.
 
     Args:
         results: Values of the run.
@@ -141,10 +143,15 @@ def own(
     return [_owned(result, constants, taken, device) for result in results]
 
 
+def cloned(value: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy: images may have their channels last inside of a run."""
+    return value.clone(memory_format=torch.contiguous_format)
+
+
 def _copied(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_copied(item) for item in value)
-    return value.clone() if isinstance(value, torch.Tensor) else value
+    return cloned(value) if isinstance(value, torch.Tensor) else value
 
 
 def _owned(value: Any, constants: frozenset[int], taken: set[int], device: torch.device) -> Any:
@@ -153,15 +160,15 @@ def _owned(value: Any, constants: frozenset[int], taken: set[int], device: torch
             return value.to(device)
         storage = _storage(value)
         if storage is None:
-            return value.clone()
+            return cloned(value)
         pointer = storage.data_ptr()
         shared = pointer in taken or pointer in constants
         # A slice would hold all of the memory that it is a part of; an expanded tensor cannot be written to.
         partial = storage.nbytes() != value.nbytes
         if shared or partial or value.is_inference():
-            return value.clone(memory_format=torch.contiguous_format)
+            return cloned(value)
         taken.add(pointer)
-        return value
+        return value.contiguous()
     if isinstance(value, tuple):
         return tuple(_owned(item, constants, taken, device) for item in value)
     return value.copy() if isinstance(value, np.ndarray) else value

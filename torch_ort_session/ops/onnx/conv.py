@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.layout import convolution, is_channels_last, turned, turned_back
 from torch_ort_session.ops._helpers.windows import pad_spatial, per_axis, window_pads
 from torch_ort_session.ops.kernel import kernel
 
@@ -53,7 +54,7 @@ def conv(
     if begin != end:
         x = pad_spatial(x, begin, end)
         begin = [0] * rank
-    return torch.convolution(x, w, b, strides, begin, dilations, False, [0] * rank, group)
+    return convolution(x, w, b, strides, begin, dilations, group)
 
 
 @kernel("ConvTranspose", since=(1, 11, 22))
@@ -124,6 +125,8 @@ def _tiled(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     """
     kernel, sizes = w.shape[2:], x.shape[2:]
     rank = len(kernel)
+    if is_channels_last(x):
+        return turned_back(_tiled_channels_last(turned(x), turned(w), b))
     y = torch.matmul(w.reshape(w.shape[0], -1).t(), x.flatten(2))
     y = y.reshape(x.shape[0], w.shape[1], *kernel, *sizes)
     if b is not None:
@@ -134,6 +137,16 @@ def _tiled(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     return y.permute(0, 1, *order).reshape(
         x.shape[0], w.shape[1], *(size * width for size, width in zip(sizes, kernel, strict=True))
     )
+
+
+def _tiled_channels_last(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+    """The same of ``x`` [N, H, W, C] and ``w`` [C, K1, K2, M]: a tensor [N, H * K1, W * K2, M]."""
+    n, height, width, _ = x.shape
+    down, along, channels = w.shape[1:]
+    y = torch.matmul(x, w.reshape(w.shape[0], -1)).reshape(n, height, width, down, along, channels)
+    if b is not None:
+        y = y + b
+    return y.permute(0, 1, 3, 2, 4, 5).reshape(n, height * down, width * along, channels)
 
 
 def _transposed_pads(

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.layout import is_channels_last
 from torch_ort_session.ops._helpers.windows import (
     FOLD_FROM,
     closing_pads,
@@ -63,7 +64,8 @@ def average_pool(
     # torch on the CPU has no avg_pool3d of halves.
     lacking = rank == 3 and x.dtype.itemsize == 2
     fits = begin == end and max(dilations) == 1 and rank in _POOLS and _half(begin, kernel_shape)
-    if fits and not lacking and (x.device.type != "cpu" or x.numel() < FOLD_FROM):
+    folds = x.device.type == "cpu" and x.numel() >= FOLD_FROM and not is_channels_last(x)
+    if fits and not lacking and not folds:
         return _POOLS[rank](x, kernel_shape, strides, begin, bool(ceil_mode), bool(count_include_pad))
     # Sums of shifted slices round at each step.
     wide = x.to(torch.float32) if x.dtype.itemsize == 2 else x

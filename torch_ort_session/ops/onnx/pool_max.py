@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.layout import is_channels_last
 from torch_ort_session.ops._helpers.windows import (
     FOLD_FROM,
     closing_pads,
@@ -166,7 +167,7 @@ def _max_pool(
     shift = [0] * rank
     # Of equal elements torch's pooling passes the gradient to the first, a maximum shares it.
     folds = x.numel() >= FOLD_FROM and x.device.type == "cpu" and not indexed and not x.requires_grad
-    folds = folds and max(kernel_shape) <= _FOLDED
+    folds = folds and max(kernel_shape) <= _FOLDED and not is_channels_last(x)
     if folds or begin != end or any(pad > half for pad, half in zip(begin, halves, strict=True)):
         counts = window_counts(sizes, kernel_shape, strides, dilations, begin, ceil_mode, end)
         closing = closing_pads(sizes, kernel_shape, strides, dilations, begin, counts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 
 from torch_ort_session.ops._helpers import interpolate
 from torch_ort_session.ops._helpers.interpolate import AxisPlan, Filter
+from torch_ort_session.ops._helpers.layout import is_channels_last, turned, turned_back
 from torch_ort_session.ops._helpers.strings import by_position
 from torch_ort_session.ops._helpers.widen import pick
 from torch_ort_session.ops.kernel import Strings, kernel
@@ -196,11 +198,22 @@ def _from_sizes(sizes: Sequence[int], lengths: Sequence[int], policy: str) -> tu
 def _nearest(x: Tensor, plans: list[AxisPlan], transform: str, rounding: str, fill: float | None) -> Tensor:
     if rounding in _ROUNDS_TO_BLOCK.get(transform, ()) and all(map(_is_whole, plans)):
         return _repeat(x, plans)
+    if is_channels_last(x) and _spatial(plans):
+        return turned_back(_nearest(turned(x), _turned(plans), transform, rounding, fill))
     for plan in plans:
         coordinates = interpolate.source_coordinates(plan, transform, x.device)
         index = interpolate.nearest_index(coordinates, plan.size_in, rounding)
         x = _filled(x.index_select(plan.axis, index), plan, coordinates, fill)
     return x
+
+
+def _spatial(plans: list[AxisPlan]) -> bool:
+    return min(plan.axis for plan in plans) >= 2
+
+
+def _turned(plans: list[AxisPlan]) -> list[AxisPlan]:
+    """The plans of spatial axes where the channels come last."""
+    return [replace(plan, axis=plan.axis - 1) for plan in plans]
 
 
 def _is_whole(plan: AxisPlan) -> bool:
@@ -209,6 +222,8 @@ def _is_whole(plan: AxisPlan) -> bool:
 
 def _repeat(x: Tensor, plans: list[AxisPlan]) -> Tensor:
     """Every sample of the planned axes repeated a whole number of times, in one copy."""
+    if is_channels_last(x) and _spatial(plans):
+        return turned_back(_repeat(turned(x), _turned(plans)))
     times = {plan.axis: int(plan.scale) for plan in plans}
     spread = x
     sizes: list[int] = []
@@ -228,6 +243,8 @@ def _weighted(x: Tensor, plans: list[AxisPlan], transform: str, kind: Filter, fi
     fused = _fused(x, plans, transform, kind)
     if fused is not None:
         return fused
+    if is_channels_last(x) and _spatial(plans):
+        return turned_back(_weighted(turned(x), _turned(plans), transform, kind, fill))
     exact = x.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
     y = x if exact else x.to(torch.float32 if x.is_floating_point() else torch.float64)
     for plan in plans:
