@@ -20,6 +20,16 @@ def found(text: str, *keys: str, **kwargs: object) -> tuple[str, str]:
     return names(steps, result.data), names(steps, result.shape - result.data)
 
 
+def assumed(text: str, *loose: str, opaque: str = "") -> dict[str, str]:
+    """The values whose data is assumed, by the node whose result's shape they follow from last."""
+    steps = steps_of(graph_of(text))
+    result = taint(steps, loose=loose, opaque=ids(steps, *opaque.split()))
+    assert not result.assumed.keys() & result.data
+    places = sorted(set(result.assumed.values()))
+    follow = {place: [v for v, since in result.assumed.items() if since == place] for place in places}
+    return {steps.items[place].node.name: names(steps, values) for place, values in follow.items()}
+
+
 def candidates(text: str) -> str:
     steps = steps_of(graph_of(text))
     return names(steps, key_feed_candidates(steps))
@@ -48,6 +58,42 @@ def test_a_static_value_of_a_seam_is_static() -> None:
 def test_the_result_of_a_seam_has_neither() -> None:
     text = "g (float[2] x) => (int64[?] y) { n = NonZero(x) a = Neg(n) s = Shape(a) y = Add(s, s) }"
     assert found(text) == ("", "x")
+
+
+HANGING = (
+    "g (float[2] x, float[2] w) => (float[?] y) <int64[1] one = {1}, int64[1] m = {-1}> { n = NonZero(x)"
+    " s = Shape(n) k = Slice(s, one, m) t = Mul(k, k) u = NonZero(w) a = Neg(u) v = Shape(a) j = Size(n)"
+    " b = Reshape(j, m) c = Concat <axis = 0> (b, v, t) d = ReduceSum <keepdims = 1> (c)"
+    " y = Expand(x, d) }"
+)
+
+
+def test_m5_what_follows_from_shapes_that_are_not_static_is_assumed() -> None:
+    assert assumed(HANGING) == {"NonZero_0": "b j k s t", "Neg_5": "c d v"}
+
+
+def test_m7_nothing_is_assumed_of_shapes_that_do_not_settle() -> None:
+    assert assumed(HANGING, "NonZero_4") == {"NonZero_0": "b j k s t"}
+    assert assumed(HANGING, "NonZero_0") == {"Neg_5": "v"}
+    assert assumed(HANGING, "NonZero_0", "NonZero_4") == {}
+    assert assumed(HANGING, "Neg_5") == {"NonZero_0": "b j k s t"}
+
+
+def test_m21_nothing_is_assumed_of_what_has_no_shape() -> None:
+    text = (
+        "g (float[6] x, int64[k] l) => (int64 c, int64 d) { p = SplitToSequence(x, l) c = SequenceLength(p)"
+        " n = NonZero(x) d = Size(n) }"
+    )
+    assert assumed(text, opaque="p") == {"NonZero_2": "d"}
+
+
+def test_m5_data_and_what_is_random_are_not_assumed() -> None:
+    text = (
+        "g (float[2] x) => (int64[?] y) <int64[1] m = {-1}> { n = NonZero(x) q = ReduceMax <keepdims = 0> (n)"
+        " s = Shape(n) r = Add(s, q) f = ConstantOfShape(s) h = RandomNormalLike(f) k = Cast <to = 7> (h)"
+        " y = Add(k, s) }"
+    )
+    assert assumed(text) == {"NonZero_0": "f s"}
 
 
 def test_a_shape_that_hangs_on_data_is_not_static() -> None:

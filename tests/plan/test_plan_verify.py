@@ -173,6 +173,57 @@ def test_constants_that_nobody_kept(plan: Plan) -> None:
     )
 
 
+def test_what_is_assumed_follows_from_shapes_alone_and_from_the_ones_that_are_noted() -> None:
+    text = (
+        "g (float[4] x) => (float[?] y, float[?] z) <int64[1] one = {1}> { n = NonZero(x) a = Neg(n)"
+        " s = Shape(a) k = Gather(s, one) y = ConstantOfShape(k) r = RandomNormalLike(y) z = Neg(r) }"
+    )
+    made = see(text, {"x": torch.tensor([1.0, 0.0, 2.0, 3.0])}).plan()
+    verify(made)
+
+    def having(drop: str = "", **more: int) -> Plan:
+        noted = {value(made, name): since for name, since in more.items()}
+        kept = {v: since for v, since in made.taint.assumed.items() if made.steps.names[v] != drop}
+        return replace(made, taint=replace(made.taint, assumed={**kept, **noted}))
+
+    kinds = replace(made.observation, kinds={value(made, "a"): "strings"})
+    assert_expected_inline(
+        "\n".join(
+            [
+                refused(having("k")),
+                refused(having("s")),
+                refused(having(s=0)),
+                refused(having(k=2)),
+                refused(having(a=0)),
+                refused(having(r=1)),
+                refused(replace(made, observation=kinds)),
+            ]
+        ),
+        """\
+step 3 ('Gather_3', ai.onnx::Gather): it is in no region and makes more than constants
+step 2 ('Shape_2', ai.onnx::Shape): it is in no region and makes more than constants
+step 2 ('Shape_2', ai.onnx::Shape): what it makes follows from the shape made by step 1, not by
+0
+step 3 ('Gather_3', ai.onnx::Gather): what it makes follows from the shape made by step 1, not
+by 2
+step 1 ('Neg_1', ai.onnx::Neg): only some of what it makes is assumed
+step 5 ('RandomNormalLike_5', ai.onnx::RandomNormalLike): only some of what it makes is assumed
+step 2 ('Shape_2', ai.onnx::Shape): 'a' has no shape that could be compared""",
+    )
+    assert_expected_inline(
+        "\n".join(
+            [
+                refused(replace(having(r=1), regions=regions(made, (0,), (1, 6), seams=(0,)).regions)),
+                refused(replace(having(a=0), regions=regions(made, (0,), (5, 6), seams=(0,)).regions)),
+            ]
+        ),
+        """\
+step 5 ('RandomNormalLike_5', ai.onnx::RandomNormalLike): what it makes is assumed, and follows
+from more than shapes
+step 1 ('Neg_1', ai.onnx::Neg): what it makes is assumed, and follows from the data of 'n'""",
+    )
+
+
 def with_outputs(steps: Steps, *outputs: int) -> Steps:
     return replace(steps, outputs=outputs)
 
