@@ -42,7 +42,9 @@ def test_explain_with_capture_off() -> None:
 
 
 def test_explain_lists_signatures_the_most_recent_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "explain", lambda plan, passes: f"(a plan of {len(plan.regions)} regions)")
+    monkeypatch.setattr(
+        module, "explain", lambda plan, passes, told: f"(a plan of {len(plan.regions)} regions)"
+    )
     session = session_on(TEXT)
     warmed(session, feed(False), 4)
     warmed(session, feed(True), 2)

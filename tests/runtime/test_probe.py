@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 import torch_ort_session as tos
 from torch_ort_session.errors import PlanError
 from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime import runner
+from torch_ort_session.runtime import attempts
 from torch_ort_session.runtime.probe import difference
 from torch_ort_session.runtime.record import Recorder, recorder_for
 
@@ -128,7 +128,7 @@ def test_verify_checks_plans(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PlanError("two slots overlap")
 
     session, eager = pair("g (float[n] x) => (float[n] y) { a = Exp(x) y = Neg(a) }", verify=True)
-    monkeypatch.setattr(runner, "verify", broken)
+    monkeypatch.setattr(attempts, "verify", broken)
     for _ in range(3):
         agree(session, eager, {"x": torch.randn(3)})
     report = entries(session)[0].report

@@ -255,7 +255,7 @@ class _Scope:
         known = hostable | hostable_inside(node, graph)
         scope = _Scope(_Site(graph, self.site.setting, self, prefix, types, known))
         steps = scope.build([info.name for info in graph.outputs], on_host=host_formals(node))
-        return BodySteps(steps, tuple(scope.captured), self.site.setting.bodies)
+        return BodySteps(steps, tuple(scope.captured), self.site.setting.bodies, prefix.rstrip("/"))
 
 
 class _Weights:

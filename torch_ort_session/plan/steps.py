@@ -86,11 +86,13 @@ class BodySteps:
         steps: Its steps; ``steps.inputs`` are the formal inputs.
         captured: Pairs of (value id outside, value id inside); constants are in ``steps.template``.
         runs: Where it may be run otherwise than step by step; None where nobody does.
+        name: Names of its node and of the attribute that holds it, those of enclosing bodies before them.
     """
 
     steps: Steps
     captured: tuple[tuple[int, int], ...]
     runs: BodyRuns | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

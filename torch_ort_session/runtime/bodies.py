@@ -51,7 +51,11 @@ class Door:
         if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or watched():
             return None
         plan = machine.bodies.plan(body, program)
-        return None if plan.hopeless and not plan.lasting else machine.bodies.run(machine, plan, outer)
+        return (
+            None
+            if plan.facts.hopeless and not plan.facts.lasting
+            else machine.bodies.run(machine, plan, outer)
+        )
 
 
 class Bodies:
@@ -82,13 +86,20 @@ class Bodies:
         """The plan of a body, made when it is first asked for."""
         found = self.plans.get(body)
         if found is None:
-            found = self.plans[body] = BodyPlan(body, program)
+            found = self.plans[body] = BodyPlan(facts_of(body, program))
         return found
 
     def forget_constants(self) -> None:
         """Let branches that read nothing be computed again."""
         for plan in self.plans.values():
             plan.kept = None
+
+    def distrust(self) -> None:
+        """The last run's data was bad: what was computed or observed is not relied on."""
+        self.forget_constants()
+        for entry in self.entries():
+            if entry.captured is None:
+                entry.warm = None
 
     def release(self) -> None:
         """Drop every capture and everything learnt by signature."""
@@ -108,50 +119,75 @@ class Bodies:
                     yield entry
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BodyFacts:
+    """What is known of a body before its first call.
+
+    Attributes:
+        name: What it is called.
+        program: Its steps; inputs are its formal inputs, then the enclosing values that it reads.
+        formals: How many of them are formal inputs.
+        outside: Ids of the enclosing values outside.
+        read: Of each input, whether a step or the caller reads it.
+        results: Names of its outputs.
+        hopeless: Why nothing of it is ever recorded; empty where something may be.
+        lasting: Whether its results are the same in every call.
+    """
+
+    name: str
+    program: Program
+    formals: int
+    outside: tuple[int, ...]
+    read: tuple[bool, ...]
+    results: tuple[str, ...]
+    hopeless: str
+    lasting: bool
+
+
+def facts_of(body: BodySteps, program: Program) -> BodyFacts:
+    """What there is to know of a body before its first call.
+
+    Args:
+        body: The body.
+        program: Its steps made callable.
+    """
+    steps = body.steps
+    inside = tuple(place for _, place in body.captured)
+    names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
+    whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
+    found = reads(whole)
+    return BodyFacts(
+        name=body.name,
+        program=replace(program, steps=whole),
+        formals=len(steps.inputs),
+        outside=tuple(place for place, _ in body.captured),
+        read=tuple(place in found for place in whole.inputs),
+        results=tuple(steps.names[output] for output in steps.outputs),
+        hopeless=hopeless(whole, len(steps.inputs)),
+        lasting=not whole.inputs and not _varies(steps),
+    )
+
+
 class BodyPlan:
     """What is kept of one body.
 
     Attributes:
-        program: Its steps; inputs are its formal inputs, then the enclosing values that it reads.
-        formals: How many of them are formal inputs.
-        outside: Ids of the enclosing values outside.
-        hopeless: Why nothing of it is ever recorded; empty where something may be.
-        lasting: Whether its results are the same in every call.
-        kept: Those results, once they were computed.
+        facts: What was known of it before the first call.
+        kept: Its results, where they are the same in every call, once they were computed.
         policy: Entries by signature; None before the first.
         machine: What records and replays it; None until that is needed.
     """
 
-    def __init__(self, body: BodySteps, program: Program) -> None:
-        steps = body.steps
-        inside = tuple(place for _, place in body.captured)
-        names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
-        whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
-        self.program = replace(program, steps=whole)
-        self.formals = len(steps.inputs)
-        self.outside = tuple(place for place, _ in body.captured)
-        self.hopeless = hopeless(whole, self.formals)
-        self.lasting = not whole.inputs and not _varies(steps)
+    def __init__(self, facts: BodyFacts) -> None:
+        self.facts = facts
         self.kept: tuple[Value, ...] | None = None
         self.policy: BodyPolicy | None = None
         self.machine: Machine | None = None
 
-    @property
-    def results(self) -> tuple[str, ...]:
-        """Names of its outputs."""
-        steps = self.program.steps
-        return tuple(steps.names[output] for output in steps.outputs)
-
-    def read(self) -> tuple[bool, ...]:
-        """Of each input, whether a step or the caller reads it."""
-        steps = self.program.steps
-        found = reads(steps)
-        return tuple(place in found for place in steps.inputs)
-
     def told(self) -> dict[str, Any]:
         """What became of it so far: see :data:`~torch_ort_session.plan.explain.Told`."""
-        note = f"not recorded: {self.hopeless}" if self.hopeless else ""
-        if self.lasting:
+        note = f"not recorded: {self.facts.hopeless}" if self.facts.hopeless else ""
+        if self.facts.lasting:
             note = "computed once: it reads nothing" if self.kept is not None else note
         elif self.policy is not None and self.policy.resting:
             note = "not recorded: no signature comes again"
@@ -305,7 +341,7 @@ def _told(signature: Signature, entry: Entry) -> dict[str, Any]:
 
 
 def ready_for(
-    plan: BodyPlan,
+    program: Program,
     captured: Captured,
     given: Sequence[Value],
     places: tuple[torch.Tensor | None, ...],
@@ -313,13 +349,13 @@ def ready_for(
     """A capture, ready for calls.
 
     Args:
-        plan: Of the body.
+        program: Of the body.
         captured: Its capture.
         given: What the call that was captured was given.
         places: Where the capture reads that.
     """
     # Constants of the model are protected wherever results are handed out; those of this plan are not.
-    constants = storage_ids(plan.program.steps.template)
+    constants = storage_ids(program.steps.template)
     inputs = storage_ids(places)
     changing = (captured.lasting - constants) | inputs
     results: list[tuple[torch.Tensor, bool, bool]] = []

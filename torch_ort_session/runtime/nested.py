@@ -9,13 +9,14 @@ import torch
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.bodies import BodyEntry, BodyPlan, BodyPolicy, Ready, ready_for
+from torch_ort_session.runtime.attempts import Refused, record, replayed
+from torch_ort_session.runtime.bodies import BodyEntry, BodyFacts, BodyPlan, BodyPolicy, Ready, ready_for
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Values, check_formals, execute
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.policy import Decision
 from torch_ort_session.runtime.results import apart, storage_ids, storages
-from torch_ort_session.runtime.runner import Refused, record, replayed
+from torch_ort_session.runtime.tickets import met_bad_data
 from torch_ort_session.runtime.warmup import warm_up
 from torch_ort_session.runtime.worth import not_worth
 from torch_ort_session.trace.observer import OP
@@ -29,32 +30,34 @@ class Nested:
     Attributes:
         machine: What runs of the session need.
         plan: What is kept of the body.
+        facts: What is known of it beforehand.
         outer: The enclosing values that it reads.
         filled: The capture that has them in its places.
         lent: Identities of the storages that replays of this body write.
     """
 
-    __slots__ = ("filled", "lent", "machine", "outer", "plan")
+    __slots__ = ("facts", "filled", "lent", "machine", "outer", "plan")
 
     def __init__(self, machine: Machine, plan: BodyPlan, outer: Values) -> None:
         self.machine = machine
         self.plan = plan
-        self.outer = [outer[place] for place in plan.outside]
+        self.facts = plan.facts
+        self.outer = [outer[place] for place in plan.facts.outside]
         self.filled: Ready | None = None
         self.lent: frozenset[int] = frozenset()
 
     def __call__(self, *inputs: Value, lend: int = 0) -> tuple[Value, ...]:
         """Run the body on its formal inputs."""
-        plan = self.plan
-        check_formals(plan.formals, inputs)
-        if plan.lasting:
+        plan, facts = self.plan, self.facts
+        check_formals(facts.formals, inputs)
+        if facts.lasting:
             return self._lasting()
         entry = None if plan.policy is None else plan.policy.last
         ready = None if entry is None else entry.ready
         given = (*inputs, *self.outer)
         observer = self.machine.tracer.observer
         if observer.on:
-            with observer.span(OP, "body", {}):
+            with observer.span(OP, "body", {"body": facts.name}):
                 return self._call(given)
         if entry is None or ready is None or not ready.fits(given):
             return self._call(given)
@@ -87,13 +90,13 @@ class Nested:
                 return results
             plan.kept = results
         # The model's own constants are nobody's to write, which whoever hands out results knows.
-        constants = plan.program.constants
+        constants = self.facts.program.constants
         return tuple([v if storages((v,)) <= constants else v.clone() for v in plan.kept])  # type: ignore[union-attr]
 
     def _call(self, given: Sequence[Value]) -> tuple[Value, ...]:
         """A call whose signature is to be looked for."""
-        plan, (policy, machine) = self.plan, self.plan.served(self.machine)
-        entry = policy.of_call(plan.program.steps.input_names, given)
+        policy, machine = self.plan.served(self.machine)
+        entry = policy.of_call(self.facts.program.steps.input_names, given)
         if entry is None:
             return self._by_steps(given)
         decision = policy.decide(entry)
@@ -107,22 +110,22 @@ class Nested:
         return self._record(policy, machine, entry, given)
 
     def _by_steps(self, given: Sequence[Value]) -> tuple[Value, ...]:
-        steps = self.plan.program.steps
+        steps = self.facts.program.steps
         values = list(steps.template)
         for place, value in zip(steps.inputs, given, strict=True):
             values[place] = value
-        execute(self.plan.program, values)
+        execute(self.facts.program, values)
         return self.keep(tuple([values[output] for output in steps.outputs]))
 
     def _observe(
         self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
     ) -> tuple[Value, ...]:
-        plan = self.plan
+        facts = self.facts
         policy.count(counters.OBSERVED)
-        fed = dict(zip(plan.program.steps.input_names, given, strict=True))
-        parts = None, machine.build, plan.program, plan.results, (), fed
+        fed = dict(zip(facts.program.steps.input_names, given, strict=True))
+        parts = None, machine.build, facts.program, facts.results, (), fed
         warm, results = warm_up(*parts, machine.minimum, policy.loose)
-        why = not_worth(warm, given, plan.formals, machine.device, policy.quarantined)
+        why = not_worth(warm, given, facts.formals, machine.device, policy.quarantined)
         if why:
             policy.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
         else:
@@ -134,24 +137,25 @@ class Nested:
     def _record(
         self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
     ) -> tuple[Value, ...]:
-        plan = self.plan
+        facts = self.facts
         places: Places = tuple(
             [
                 torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
                 if read and isinstance(value, torch.Tensor)
                 else None
-                for value, read in zip(given, plan.read(), strict=True)
+                for value, read in zip(given, facts.read, strict=True)
             ]
         )
-        fed, delivery = _deliveries(plan, places, given)
+        fed, delivery = _deliveries(facts, places, given)
         found = record(machine, entry, fed, delivery)
         if isinstance(found, Refused):
             # Where this call's data is at fault the steps say so, and nothing was declined.
             results = self._by_steps(given)
-            policy.declined(entry, found.report, lasting=found.lasting)
+            if not met_bad_data(facts.program):
+                policy.declined(entry, found.report, lasting=found.lasting)
             return results
         captured, made = found
-        ready = entry.ready = ready_for(plan, captured, given, places)
+        ready = entry.ready = ready_for(facts.program, captured, given, places)
         self.filled = ready
         self.lent |= ready.written
         return tuple(apart(made, ready.written))
@@ -159,7 +163,7 @@ class Nested:
     def _fill(self, ready: Ready, given: Sequence[Value]) -> None:
         """Copy what came in to where the recording reads it; enclosing values once."""
         if self.filled is ready:
-            given = given[: self.plan.formals]
+            given = given[: self.facts.formals]
         else:
             self.filled = ready
             self.lent |= ready.written
@@ -171,17 +175,19 @@ class Nested:
         self, entry: BodyEntry, ready: Ready, given: Sequence[Value], failed: Exception | None = None
     ) -> tuple[Value, ...]:
         """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
-        plan, (_, machine) = self.plan, self.plan.served(self.machine)
+        facts, (_, machine) = self.facts, self.plan.served(self.machine)
         self._fill(ready, given)
-        fed, delivery = _deliveries(plan, ready.places, given)
+        fed, delivery = _deliveries(facts, ready.places, given)
         entry.runs += 1
-        results = replayed(machine, plan.program, plan.results, entry, fed, delivery, failed)
+        results = replayed(machine, facts.program, facts.results, entry, fed, delivery, failed)
         return tuple(apart(results, ready.written))
 
 
-def _deliveries(plan: BodyPlan, places: Places, given: Sequence[Value]) -> tuple[dict[str, Value], Delivery]:
+def _deliveries(
+    facts: BodyFacts, places: Places, given: Sequence[Value]
+) -> tuple[dict[str, Value], Delivery]:
     """What a capture is fed, and what becomes of its results: they stay where they are."""
-    names = plan.program.steps.input_names
+    names = facts.program.steps.input_names
     fed = {
         name: value if place is None else place
         for name, place, value in zip(names, places, given, strict=True)
