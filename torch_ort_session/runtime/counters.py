@@ -30,6 +30,12 @@ GROWN: Final = "growing runs replayed"
 INELIGIBLE: Final = "growing runs ineligible"
 VIEWS: Final = "views reused"
 DELIVERED: Final = "bytes delivered"
+BODY_OBSERVED: Final = "body calls observed"
+BODY_CAPTURES: Final = "body captures"
+BODY_REPLAYS: Final = "body replays"
+BODY_DECLINES: Final = "body declines"
+BODY_RETIREMENTS: Final = "body retirements"
+BODY_LATCHES: Final = "latched body signatures"
 
 MEANING: Final[dict[str, str]] = {
     EAGER: "runs that were neither observed nor captured nor replayed",
@@ -58,8 +64,25 @@ MEANING: Final[dict[str, str]] = {
     GROWN: "runs whose feeds grew that left out what the memo knows",
     INELIGIBLE: "runs whose feeds grew of which nothing is known beforehand",
     VIEWS: "steps left out by growing runs that would have made a view of what stays the same",
+    BODY_OBSERVED: "calls of bodies of If, Loop and Scan that ran step by step and whose specs were noted",
+    BODY_CAPTURES: "calls of bodies that were recorded and are replayed from then on",
+    BODY_REPLAYS: "calls of bodies that replayed a capture",
+    BODY_DECLINES: "captures of bodies that were given up, or are not worth it",
+    BODY_RETIREMENTS: "captures of bodies that were dropped because they were no longer valid",
+    BODY_LATCHES: "signatures of bodies that run step by step for good",
 }
 """Every counter, in the order in which they are shown, and what it counts."""
+
+
+OF_BODIES: Final[dict[str, str]] = {
+    OBSERVED: BODY_OBSERVED,
+    CAPTURES: BODY_CAPTURES,
+    REPLAYS: BODY_REPLAYS,
+    DECLINES: BODY_DECLINES,
+    RETIREMENTS: BODY_RETIREMENTS,
+    LATCHES: BODY_LATCHES,
+}
+"""What is counted of bodies under another name than of runs."""
 
 
 def zeros() -> dict[str, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from torch_ort_session.plan.explain import explain
+from torch_ort_session.plan.explain import body_lines, explain
 from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.plan.steps import BodySteps
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.policy import Entry, Policy
 
@@ -14,18 +16,21 @@ def statistics(machine: Machine) -> dict[str, int]:
     """Counters since the session was made, and what is held now.
 
     Returns:
-        Every counter of :mod:`.counters`, then the number of signatures and of those that are captured, then
-        the bytes that captures hold.
+        Every counter of :mod:`.counters`, then the number of signatures, of those that are captured, and of
+        captured signatures of control-flow bodies, then the bytes that captures hold.
     """
     policy = machine.policy
     entries = [entry for _, entry in policy.everything()]
-    held = [entry.captured.memory for entry in entries if entry.captured is not None]
+    bodies = list(machine.bodies.entries())
+    held = [entry.captured.memory for entry in (*entries, *bodies) if entry.captured is not None]
+    places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
     return {
         **policy.counters,
         "signatures": len(entries),
-        "plans": len(held),
+        "plans": sum(entry.captured is not None for entry in entries),
+        "body plans": sum(entry.captured is not None for entry in bodies),
         "arena bytes": machine.arena.nbytes,
-        "static input bytes": sum(memory.static_inputs for memory in held),
+        "static input bytes": sum(memory.static_inputs for memory in held) + places,
         "landing bytes": sum(memory.landings for memory in held),
         "crossing bytes": sum(memory.crossing for memory in held),
     }
@@ -40,15 +45,25 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
     """
     policy = machine.policy
     parts = []
+    shown: set[BodySteps] = set()
+
+    def told(body: BodySteps) -> Mapping[str, Any]:
+        shown.add(body)
+        return machine.bodies.told(body)
+
     for signature, entry in policy.everything():
         runs = f"{entry.runs} run{'' if entry.runs == 1 else 's'}"
         lines = [f"{signature}: {entry.state} after {runs}"]
         plan = plan_of_entry(machine, entry)
         if plan is not None:
-            lines.append(explain(plan, passes))
+            lines.append(explain(plan, passes, told=told))
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
+    others = [body for body in machine.bodies.plans if body not in shown]
+    if others:
+        latched = any(entry.latched for _, entry in policy.everything())
+        parts += _other_bodies(machine, others, latched)
     if policy.rules.padding is not None:
         parts.append(_padded(policy))
     if growing := str(machine.memo):
@@ -61,6 +76,15 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in policy.quarantined)
         parts.append(f"quarantined in this session: {', '.join(names)}")
     return "\n\n".join(parts) or "nothing has run"
+
+
+def _other_bodies(machine: Machine, bodies: Sequence[BodySteps], latched: bool) -> list[str]:
+    """Bodies within bodies, and those of signatures without a plan; not those that were folded away."""
+    found = [
+        {"body": body.name, "steps": len(body.steps.items), **machine.bodies.told(body)} for body in bodies
+    ]
+    worth = [body for body in found if latched or body["signatures"]]
+    return ["\n".join(body_lines({"bodies": worth}))] if worth else []
 
 
 def _padded(policy: Policy) -> str:
