@@ -83,36 +83,34 @@ def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
     if captured is None or stats is None:
         return {"name": name, "captured": False, "eager": peak}
     replay, _ = allocated(partial(session.run, None, feed))
-    recorded = [stage.recording.stats for stage in captured.stages if stage.recording is not None]
-    memory = captured.memory
+    memory, recorded = captured.memory, captured.memory.recorded
     beside = memory.static_inputs - memory.placed
-    held = beside + memory.landings + memory.crossing
-    outside = held + replay
-    written = sum(one.naive for one in recorded)
-    live = max(stats.live, *(one.live for one in recorded))
+    outside = beside + recorded.kept + replay
+    written = recorded.naive
+    live = max(stats.live, recorded.live)
     return {
         "name": name,
         "captured": True,
-        "segments": len(recorded),
+        "segments": sum(stage.recording is not None for stage in captured.stages),
         "naive": stats.naive,
         "eager": peak,
         "live": live,
         "live_nodes": stats.live,
         "arena": memory.slots,
-        "bound": max(one.bound for one in recorded),
+        "bound": recorded.bound,
         "outside": outside,
         "static_inputs": beside,
-        "landings": memory.landings,
-        "crossing": memory.crossing,
+        "kept": recorded.kept,
         "replay": replay,
         "fresh": memory.fresh,
         "sum": memory.slots + outside,
-        "arena_over_bound": memory.slots / max(1, max(one.bound for one in recorded)),
+        "arena_over_bound": memory.slots / max(1, recorded.bound),
         "sum_over_live": (memory.slots + outside) / max(1, live),
         "sum_over_eager": (memory.slots + outside) / max(1, peak),
-        "slotted": sum(one.slotted for one in recorded) / written if written else 1.0,
-        "functional": sum(one.functional for one in recorded) / written if written else 0.0,
-        "staying": sum(one.kept for one in recorded) / written if written else 0.0,
+        "slotted": recorded.slotted / written if written else 1.0,
+        "functional": recorded.functional / written if written else 0.0,
+        "given": recorded.given / written if written else 0.0,
+        "staying": recorded.kept / written if written else 0.0,
     }
 
 
@@ -122,7 +120,8 @@ def why(row: Row) -> str:
     if row["slotted"] < SHARE:
         rest = {
             "is made anew by operators without an out= form": row["functional"],
-            "stays until the next replay, as a result or for a later segment": row["staying"],
+            "is given away as a result": row["given"],
+            "stays until the next replay": row["staying"],
         }
         parts += [f"{share:.0%} {text}" for text, share in rest.items() if share >= 0.01]
     over = row["sum"] - SUM_BOUND * row["live"]
@@ -132,8 +131,7 @@ def why(row: Row) -> str:
             "operators' results that cannot be written into slots": row["fresh"],
             "operators' scratch memory and copied results": scratch,
             "copies of feeds": row["static_inputs"],
-            "results that stay until the next replay": row["crossing"],
-            "seams' results": row["landings"],
+            "results that stay until the next replay": row["kept"],
         }
         largest = sorted(((n, c) for c, n in causes.items() if n >= over / 4), reverse=True)[:3]
         parts += [f"{nbytes / 1e6:.2f} MB {cause}" for nbytes, cause in largest]

@@ -45,13 +45,20 @@ class PyTape:
         return [(a, b, c, d, e) for a, b, c, d, e in found.values()]
 
     def plan(
-        self, block: torch.Tensor, slots: list[tuple[int, int]], released: list[int], poison: bool
+        self,
+        block: torch.Tensor,
+        slots: list[tuple[int, int]],
+        supplied: list[int],
+        released: list[int],
+        poisoned: list[int],
     ) -> None:
-        intervals = self.intervals()
+        intervals, placed = self.intervals(), [place for place, _ in slots]
         for place, offset in slots:
             assert not intervals[place][3]
             assert offset + intervals[place][2] <= block.numel()
-        assert all(intervals[place][3] for place in released)
+        assert not any(intervals[place][3] for place in supplied)
+        assert not {*released, *supplied} & {*placed}
+        assert {*poisoned} <= {*range(len(intervals))} - {*released}
 
     def replay(self) -> tuple[int, str, str] | None:
         for position, (op, args, results) in enumerate(self.calls):
@@ -89,6 +96,12 @@ class PyTapes:
 
     def storage_keys(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         return [key(tensor) for tensor in tensors]
+
+    def place(self, tensor: torch.Tensor, block: torch.Tensor, offset: int) -> None:
+        assert offset + tensor.untyped_storage().nbytes() <= block.numel()
+
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [result.clone() for result in results]
 
     def holders(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         keys = self.storage_keys(tensors)

@@ -82,11 +82,11 @@ py::list intervals(const Tape& tape) {
 }
 
 void plan(Tape& tape, const at::Tensor& block, const std::vector<std::pair<size_t, size_t>>& slots,
-          const std::vector<size_t>& released, bool poison) {
-  std::vector<Placement> placed;
-  placed.reserve(slots.size());
-  for (const auto& [interval, offset] : slots) placed.push_back({interval, offset});
-  tape.plan(block, placed, released, poison);
+          std::vector<size_t> supplied, std::vector<size_t> released, std::vector<size_t> poisoned) {
+  Layout layout{{}, std::move(supplied), std::move(released), std::move(poisoned)};
+  layout.slots.reserve(slots.size());
+  for (const auto& [interval, offset] : slots) layout.slots.push_back({interval, offset});
+  tape.plan(block, layout);
 }
 
 std::vector<uintptr_t> storage_keys(const std::vector<at::Tensor>& tensors) {
@@ -128,5 +128,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("retired", &Tape::retired)
       .def("__len__", &Tape::size);
   m.def("storage_keys", torch::wrap_pybind_function(&tos::tape::storage_keys));
+  m.def("place", torch::wrap_pybind_function(&tos::tape::place));
+  m.def("give", torch::wrap_pybind_function(&tos::tape::give));
   m.def("holders", torch::wrap_pybind_function(&tos::tape::holders));
 }

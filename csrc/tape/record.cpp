@@ -1,5 +1,7 @@
 // What a tape is told while recording, and where its storages are put.
 #include <ATen/core/function_schema.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/Exception.h>
 
@@ -33,6 +35,17 @@ void drop_block(void* context) { delete static_cast<c10::Storage*>(context); }
 at::DataPtr slot_of(const at::Tensor& block, size_t offset) {
   char* base = static_cast<char*>(block.mutable_data_ptr());
   return {base + offset, new c10::Storage(block.storage()), &drop_block, block.device()};
+}
+
+void check_fits(const at::Tensor& block, size_t offset, size_t nbytes) {
+  TORCH_CHECK(block.is_contiguous() && block.device().is_cpu(), "a block is contiguous memory of the CPU");
+  TORCH_CHECK(offset <= block.nbytes() && nbytes <= block.nbytes() - offset, "a slot of ", nbytes, " bytes at ",
+              offset, " leaves its block of ", block.nbytes());
+}
+
+void move_to(const c10::Storage& storage, const at::Tensor& block, size_t offset) {
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(slot_of(block, offset));
+  storage.unsafeGetStorageImpl()->set_resizable(false);
 }
 
 // The keys that the dispatcher would come to for these arguments on every replay.
@@ -72,6 +85,36 @@ void fill_bytes(const c10::Storage& storage, at::DataPtr&& bytes) {
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(bytes));
 }
 
+void place(const at::Tensor& tensor, const at::Tensor& block, size_t offset) {
+  TORCH_CHECK(storage_key(tensor) != 0, "only a tensor with a storage has a slot");
+  check_fits(block, offset, tensor.storage().nbytes());
+  move_to(tensor.storage(), block, offset);
+}
+
+std::vector<at::Tensor> give(const std::vector<at::Tensor>& results) {
+  for (const at::Tensor& result : results) {
+    TORCH_CHECK(storage_key(result) != 0 && result.device().is_cpu() && !result.is_conj() && !result.is_neg(),
+                "only plain tensors of the CPU give their bytes away");
+    const c10::StorageImpl& storage = *result.storage().unsafeGetStorageImpl();
+    TORCH_CHECK(storage.nbytes() == 0 || storage.data_ptr().get() != nullptr, "a result has no bytes to give away");
+  }
+  std::vector<at::Tensor> given;
+  given.reserve(results.size());
+  for (const at::Tensor& result : results) {
+    const c10::Storage& storage = result.storage();
+    const size_t nbytes = storage.nbytes();
+    at::DataPtr bytes =
+        storage.unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(nullptr, at::Device(at::kCPU)));
+    free_bytes(storage);
+    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(c10::Storage::use_byte_size_t(), nbytes, std::move(bytes), c10::GetCPUAllocator(), true),
+        c10::DispatchKeySet(c10::DispatchKey::CPU), result.dtype());
+    made.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(), result.storage_offset());
+    given.push_back(std::move(made));
+  }
+  return given;
+}
+
 void Tape::own(const std::vector<at::Tensor>& made) {
   for (const at::Tensor& tensor : made) {
     if (!tensor.defined()) continue;
@@ -93,7 +136,7 @@ void Tape::add(c10::OperatorHandle op, std::vector<c10::IValue> args,
       if (foreign && std::none_of(written_.begin(), written_.end(), same)) written_.push_back(t);
     });
   }
-  Instruction call{std::move(op), keys, std::move(args), {}, {}, {}};
+  Instruction call{std::move(op), keys, std::move(args), {}, {}, {}, {}};
   for (const at::Tensor& tensor : results) {
     Result result;
     if (tensor.defined()) {
@@ -145,42 +188,33 @@ std::vector<Interval> Tape::intervals() const {
   return found;
 }
 
-void Tape::plan(const at::Tensor& block, const std::vector<Placement>& slots,
-                const std::vector<size_t>& released, bool poison) {
+void Tape::plan(const at::Tensor& block, const Layout& layout) {
   TORCH_CHECK(!planned_ && retired_.empty(), "a tape is planned once, and before it is retired");
   const std::vector<Interval> found = intervals();
   const auto own = [&](size_t place) -> const c10::Storage& {
     return own_.at(reinterpret_cast<c10::StorageImpl*>(found.at(place).storage)).first;
   };
-  TORCH_CHECK(block.is_contiguous() && block.device().is_cpu(), "a block is contiguous memory of the CPU");
-  for (const Placement& slot : slots) {
-    const Interval& interval = found.at(slot.interval);
-    TORCH_CHECK(!interval.functional, "a slot takes only what is written in place");
-    TORCH_CHECK(slot.offset <= block.nbytes() && interval.nbytes <= block.nbytes() - slot.offset,
-                "a slot of ", interval.nbytes, " bytes at ", slot.offset, " leaves its block of ",
-                block.nbytes());
+  const std::set<size_t> supplied(layout.supplied.begin(), layout.supplied.end());
+  std::set<size_t> placed;
+  for (const Placement& slot : layout.slots) {
+    TORCH_CHECK(!found.at(slot.interval).functional && supplied.count(slot.interval) == 0,
+                "a slot takes only what is written in place");
+    check_fits(block, slot.offset, found[slot.interval].nbytes);
+    placed.insert(slot.interval);
   }
-  for (const size_t place : released) {
-    TORCH_CHECK(found.at(place).functional, "only what every replay makes anew can be released");
+  for (const size_t place : layout.supplied) {
+    TORCH_CHECK(!found.at(place).functional, "what every replay makes anew is not supplied");
+  }
+  for (const size_t place : layout.released) {
+    TORCH_CHECK(place < found.size() && placed.count(place) == 0, "a slot is not released");
   }
   planned_ = true;
-  std::set<std::pair<size_t, size_t>> begins;
-  for (const Placement& slot : slots) begins.emplace(slot.offset, found[slot.interval].first);
-  for (const Placement& slot : slots) {
-    c10::StorageImpl* storage = own(slot.interval).unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(slot_of(block, slot.offset));
-    storage->set_resizable(false);
-    const Interval& interval = found[slot.interval];
-    // A result that was written over it is what lies there after its last reader.
-    const bool heir = interval.first < interval.last && begins.count({slot.offset, interval.last}) != 0;
-    if (poison && !heir) {
-      program_[interval.last].poison.push_back(own(slot.interval));
-    }
-  }
-  for (const size_t place : released) {
-    const c10::Storage& storage = own(place);
-    free_bytes(storage);
-    program_[found[place].last].release.push_back(storage);
+  for (const Placement& slot : layout.slots) move_to(own(slot.interval), block, slot.offset);
+  for (const size_t place : layout.supplied) program_[found[place].first].supply.push_back(own(place));
+  for (const size_t place : layout.poisoned) program_[found.at(place).last].poison.push_back(own(place));
+  for (const size_t place : layout.released) {
+    free_bytes(own(place));
+    program_[found[place].last].release.push_back(own(place));
   }
   own_.clear();
 }

@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -126,6 +127,9 @@ Outcome Tape::replay() {
   torch::jit::Stack stack;
   for (position_ = 0; position_ < program_.size(); ++position_) {
     Instruction& call = program_[position_];
+    for (const c10::Storage& storage : call.supply) {
+      fill_bytes(storage, c10::GetCPUAllocator()->allocate(storage.nbytes()));
+    }
     stack.assign(call.args.begin(), call.args.end());
     if (watched) {
       call.op.callBoxed(stack);

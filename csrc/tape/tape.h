@@ -35,7 +35,8 @@ struct Instruction {
   c10::DispatchKeySet keys;
   std::vector<c10::IValue> args;
   std::vector<Result> results;        // of a functional call; empty when the call writes into its arguments
-  std::vector<c10::Storage> release;  // own functional storages that nobody reads after this call
+  std::vector<c10::Storage> supply;   // storages without a slot that get bytes before this call
+  std::vector<c10::Storage> release;  // storages whose bytes nobody reads after this call
   std::vector<c10::Storage> poison;   // slots that nobody reads after this call; filled with 0xFF in tests
 };
 
@@ -61,11 +62,19 @@ struct Placement {
   size_t offset;
 };
 
+// Where a tape's storages get their bytes. Numbers are places in `Tape::intervals()`.
+struct Layout {
+  std::vector<Placement> slots;  // written in place, within a block
+  std::vector<size_t> supplied;  // written in place, in bytes of their own that the first call finds allocated
+  std::vector<size_t> released;  // freed after their last call: made anew, or supplied
+  std::vector<size_t> poisoned;  // slots to fill with 0xFF after their last call
+};
+
 // A recorded list of ATen calls with fixed tensors. Not for two threads at once: `replay` refuses that.
 //
 // Bytes that a replay wrote are valid until the next replay, and no longer than until their last reader when
-// `plan` placed or released them. Who wants a result afterwards keeps its storage out of `plan`, and copies
-// it.
+// `plan` placed or released them. Who wants a result afterwards keeps its storage out of `plan` and copies
+// it, or has it supplied and takes the bytes with `give`.
 class Tape {
  public:
   // Notes tensors whose storages were made during the recording.
@@ -80,10 +89,9 @@ class Tape {
   // The tape's own storages that a call touches, in order of their first call.
   std::vector<Interval> intervals() const;
 
-  // Moves storages into `block` and has others freed after their last reader; once a tape. Numbers are places
-  // in `intervals()`. The bytes they hold are gone afterwards.
-  void plan(const at::Tensor& block, const std::vector<Placement>& slots, const std::vector<size_t>& released,
-            bool poison);
+  // Moves storages into `block` and has others freed after their last reader; once a tape. The bytes that
+  // these hold are gone afterwards; what is supplied and not released keeps them until the next replay.
+  void plan(const at::Tensor& block, const Layout& layout);
 
   // Runs every call. Throws what a call throws; after that, or after a divergence, the tape is retired.
   Outcome replay();
@@ -116,6 +124,13 @@ size_t storage_uses(const at::Tensor& tensor);
 // others.
 void free_bytes(const c10::Storage& storage);
 void fill_bytes(const c10::Storage& storage, at::DataPtr&& bytes);
+
+// Moves a tensor's storage, one that no tape knows by an interval, to a slot of a block.
+void place(const at::Tensor& tensor, const at::Tensor& block, size_t offset);
+
+// Tensors of the same form that own the bytes which lay behind these, each of which has a storage of its own.
+// These have no bytes from then on, until somebody fills their storages again.
+std::vector<at::Tensor> give(const std::vector<at::Tensor>& results);
 
 // The dispatch keys a replay works with, whatever the caller's modes are: no autograd, autocast, Python or
 // functorch, and nothing that a caller included.

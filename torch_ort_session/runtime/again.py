@@ -15,9 +15,9 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.handover import Handover, clones
 from torch_ort_session.runtime.modes import watched
 from torch_ort_session.runtime.recording import Recording
-from torch_ort_session.runtime.results import cloned
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.machine import Machine
@@ -41,6 +41,7 @@ class Shortcut:
             input, and the same as an array. Where there is no numpy dtype or nothing reads the feed: None.
         recording: All of the run.
         results: The outputs, in the recording's memory.
+        handover: How they leave it.
         copied: Bytes of the static inputs.
         validation: The word that the recording may report bad data into; None where it does not.
     """
@@ -50,6 +51,7 @@ class Shortcut:
     rows: tuple[_Row, ...]
     recording: Recording
     results: tuple[torch.Tensor, ...]
+    handover: Handover
     copied: int
     validation: ValidationWord | None
 
@@ -75,7 +77,8 @@ def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]
             array = static.numpy()
         rows.append((name, value.dtype, value.shape, kind, numbers.get(name), static, array))
     nbytes, validation = captured.memory.static_inputs, captured.warm.program.validation
-    return Shortcut(entry, outputs, tuple(rows), captured.whole, captured.results, nbytes, validation)
+    parts = captured.whole, captured.results, captured.handover
+    return Shortcut(entry, outputs, tuple(rows), *parts, nbytes, validation)
 
 
 def at_once(
@@ -144,7 +147,7 @@ def at_once(
         fault = word.read(ticket)
         if fault is not None:
             raise fault.error()
-    return [cloned(result) for result in known.results]
+    return known.handover(known.results, clones)
 
 
 def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:

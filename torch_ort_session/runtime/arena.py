@@ -1,4 +1,8 @@
-"""The arena: blocks of memory that captures of one session share, since its runs serialise."""
+"""The arena: blocks of memory that captures of one session share, since its runs serialise.
+
+Values of a capture lie there from region to region, so that what runs within one of its regions has an arena
+of its own: :attr:`Arena.inner`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,14 @@ class Arena:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._blocks: list[weakref.ref[torch.Tensor]] = []
+        self._inner: Arena | None = None
+
+    @property
+    def inner(self) -> Arena:
+        """The arena of what runs within a region of a capture: control-flow bodies."""
+        if self._inner is None:
+            self._inner = Arena(self.device)
+        return self._inner
 
     def block(self, nbytes: int) -> torch.Tensor:
         """A block of at least ``nbytes``: the largest one there is when it fits, else a new one.
@@ -29,8 +41,9 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the blocks that captures refer to; 0 when no capture lives."""
-        return sum(block.numel() for block in self._held())
+        """Bytes of the blocks that captures refer to, inner ones included; 0 when no capture lives."""
+        inner = 0 if self._inner is None else self._inner.nbytes
+        return inner + sum(block.numel() for block in self._held())
 
     def _held(self) -> list[torch.Tensor]:
         """The blocks that live, the largest one last."""

@@ -15,9 +15,11 @@ from torch_ort_session.plan.steps import Steps
 from torch_ort_session.runtime.arena import Arena
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
-from torch_ort_session.runtime.recording import CaptureMemory, Recorder, Recording, Refused
+from torch_ort_session.runtime.handover import Handover, handover
+from torch_ort_session.runtime.recording import CaptureMemory, Finished, Recorder, Recording, Refused
 from torch_ort_session.runtime.relied import LastReads, Specs, last_reads, unlike
 from torch_ort_session.runtime.results import apart, own, storage_ids
+from torch_ort_session.runtime.shares import shares
 from torch_ort_session.runtime.tracing import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.warmup import Warm
 from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
@@ -56,7 +58,7 @@ class Captured:
         stages: The regions in order.
         whole: The recording that is all of the run; None when there are seams.
         results: The outputs where every one of them lies in the frame; None where a run makes some anew.
-        lasting: Identities of the storages in the frame: results in them are copied.
+        handover: What becomes of the results.
         memory: Bytes.
         quarantined: (domain, operator) pairs that run as seams.
         device: Where results belong.
@@ -70,15 +72,26 @@ class Captured:
     stages: tuple[Stage, ...]
     whole: Recording | None
     results: tuple[torch.Tensor, ...] | None
-    lasting: frozenset[int]
+    handover: Handover
     memory: CaptureMemory
     quarantined: frozenset[tuple[str, str]]
     device: torch.device
     varies: bool
 
     def differs(self, fed: Mapping[str, Value]) -> bool:
-        """Whether feeds are other ones than those of the run before."""
+        """Whether feeds are other ones than those of the run before, or might be."""
+        if any(isinstance(fed[name], torch.Tensor) for name, _ in self.passed):
+            return True
         return any(not torch.equal(static, fed[name]) for name, static in self.copied)  # type: ignore[arg-type]
+
+    @property
+    def lasting(self) -> frozenset[int]:
+        """Identities of the storages in the frame: results in them are copied, or take their bytes along."""
+        return self.handover.lasting
+
+    def results_of(self, results: Sequence[Any], fed: Mapping[str, Value]) -> list[Any]:
+        """The results of a replay that went well, in memory of their own; once a replay."""
+        return self.handover(results, lambda rest: self.own_results(rest, fed))
 
     def own_results(self, results: Sequence[Any], fed: Mapping[str, Value]) -> list[Any]:
         """Results in memory of their own, copied where later runs or anybody else write to theirs."""
@@ -137,7 +150,7 @@ def capture(
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
     reads = last_reads(steps, regions, guarded(steps, warm.taint))
-    copied, passed = _static_inputs(warm, fed, frame, reads.anywhere, delivery)
+    copied, passed = _static_inputs(warm, fed, frame, reads, delivery)
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
     attempt = _Attempt(warm, frame, recorder, reads, observer)
     try:
@@ -147,11 +160,11 @@ def capture(
             else:
                 attempt.seam(region)
         results = [frame[value] for value in steps.outputs]
-        attempt.finish(arena, [static for _, static in copied])
+        finished = attempt.finish(arena, [static for _, static in copied], give=delivery is None)
         for value in (*attempt.raw, *(place for _, place in passed)):
             frame[value] = None
-        captured = _captured(attempt, copied, passed, frozenset(quarantined), arena.device)
-        return captured, results if delivery is not None else captured.own_results(results, fed)
+        captured = _captured(attempt, copied, passed, finished, frozenset(quarantined), arena.device)
+        return captured, results if delivery is not None else captured.results_of(results, fed)
     except BaseException:
         attempt.close()
         raise
@@ -166,7 +179,7 @@ class _Attempt:
         recorder: Records.
         reads: Which region is the last to read a value.
         stages: The regions so far.
-        kept: For each recording, the results that others read.
+        crossing: Bytes of what segments make and others read.
         raw: Results of seams that no segment reads.
         observer: Is told of regions and steps.
     """
@@ -179,7 +192,7 @@ class _Attempt:
         self.recorder = recorder
         self.reads = reads
         self.stages: list[Stage] = []
-        self.kept: list[list[torch.Tensor]] = []
+        self.crossing = 0
         self.raw: set[int] = set()
         self.observer = observer
 
@@ -209,15 +222,11 @@ class _Attempt:
                 raise
             raise_failure(current.step, self.warm.program.steps, self.frame, error)
         self.stages.append(Stage(region, calls, recording))
-        kept = []
         for call in calls:
             self.compare(call, recorded=True)
             for value in call.step.outputs:
                 if self.reads.anywhere.get(value, -1) <= number:
                     self.frame[value] = None
-                elif _is_tensor(self.frame[value]):
-                    kept.append(self.frame[value])
-        self.kept.append(kept)
 
     def seam(self, region: Region) -> None:
         calls, number = self.calls(region), len(self.stages)
@@ -264,15 +273,28 @@ class _Attempt:
             raise Declined(DeclineReport(rows))
         return relied
 
-    def finish(self, arena: Arena, inputs: Sequence[torch.Tensor]) -> None:
+    def finish(self, arena: Arena, inputs: Sequence[torch.Tensor], *, give: bool) -> Finished:
         """Let the recordings give up what nobody reads: last, since later regions read while recording."""
-        # What several recordings share must outlive the others' use of the arena.
-        outputs = {id(self.frame[value]) for value in self.warm.program.steps.outputs}
-        alone = [t for t in inputs if id(t) not in outputs] if len(self.stages) == 1 else None
-        foreign = [held for held in self.frame if _is_tensor(held)]
-        recordings = [stage.recording for stage in self.stages if stage.recording is not None]
-        for recording, kept in zip(recordings, self.kept, strict=True):
-            recording.finish(kept, foreign, arena.block, alone)
+        steps, static = self.warm.program.steps, {id(tensor) for tensor in inputs}
+        shared = shares(
+            steps,
+            self.warm.observation,
+            [stage.region for stage in self.stages],
+            self.frame,
+            self.reads.anywhere,
+            [place for place in steps.inputs if id(self.frame[place]) in static],
+            {value: at for at, stage in enumerate(self.stages) for value, _ in stage.landings},
+            give=give,
+        )
+        crossing = {one.tensor.untyped_storage()._cdata: one.tensor for one in shared if one.start is None}
+        self.crossing = sum(tensor.untyped_storage().nbytes() for tensor in crossing.values())
+        recordings = [stage.recording for stage in self.stages]
+        return self.recording.finish_all(recordings, shared, arena.block)
+
+    @property
+    def recording(self) -> Recording:
+        """Any of the recordings."""
+        return next(stage.recording for stage in self.stages if stage.recording is not None)
 
     def close(self) -> None:
         for stage in self.stages:
@@ -284,13 +306,14 @@ def _captured(
     attempt: _Attempt,
     copied: tuple[tuple[str, torch.Tensor], ...],
     passed: tuple[tuple[str, int], ...],
+    finished: Finished,
     quarantined: frozenset[tuple[str, str]],
     device: torch.device,
 ) -> Captured:
     warm, frame, stages = attempt.warm, attempt.frame, tuple(attempt.stages)
     outputs = [frame[value] for value in warm.program.steps.outputs]
     fixed = all(_is_tensor(held) and held.device == device for held in outputs)
-    stats = [stage.recording.stats for stage in stages if stage.recording is not None]
+    recorded = finished.stats
     landed = (tensor for stage in stages for _, tensor in stage.landings)
     return Captured(
         warm=warm,
@@ -300,14 +323,15 @@ def _captured(
         stages=stages,
         whole=stages[0].recording if len(stages) == 1 else None,
         results=tuple(outputs) if fixed else None,
-        lasting=frozenset(storage_ids(frame)),
+        handover=handover(outputs, finished.given, attempt.recording, frozenset(storage_ids(frame))),
         memory=CaptureMemory(
             static_inputs=sum(static.nbytes for _, static in copied),
-            placed=sum(one.inputs for one in stats),
+            placed=recorded.inputs,
             landings=sum(tensor.nbytes for tensor in landed),
-            crossing=sum(one.kept for one in stats),
-            slots=max(one.arena for one in stats),
-            fresh=max(one.fresh for one in stats),
+            crossing=attempt.crossing,
+            slots=recorded.arena,
+            fresh=recorded.fresh,
+            recorded=recorded,
         ),
         quarantined=quarantined,
         device=device,
@@ -321,20 +345,21 @@ def _captured(
 
 
 def _static_inputs(
-    warm: Warm, fed: Mapping[str, Value], frame: Values, read: Mapping[int, int], delivery: Delivery | None
+    warm: Warm, fed: Mapping[str, Value], frame: Values, reads: LastReads, delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
-    """Put every feed that is read in place: tensors of one size as copies that stay, the rest as it is."""
+    """Put every feed that is read in place: tensors that segments read as copies, the rest as it is."""
     steps = warm.program.steps
     in_place = frozenset() if delivery is None else delivery.in_place
+    fixed = {*reads.recorded, *steps.outputs} - warm.taint.growing
     copied: list[tuple[str, torch.Tensor]] = []
     passed: list[tuple[str, int]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
-        if name not in fed or (place not in read and place not in warm.taint.growing):
+        if name not in fed or (place not in reads.anywhere and place not in warm.taint.growing):
             continue
         value = fed[name]
         if name in in_place:
             frame[place] = value
-        elif isinstance(value, torch.Tensor) and place not in warm.taint.growing:
+        elif isinstance(value, torch.Tensor) and place in fixed:
             frame[place] = torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
             copied.append((name, frame[place]))
         else:

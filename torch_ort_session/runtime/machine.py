@@ -60,7 +60,9 @@ class Machine:
 
     def for_body(self, policy: Policy) -> Machine:
         """What records and replays a control-flow body, which is watched and counted as one step."""
-        return replace(self, policy=policy, tracer=Tracer(), memo=Memo(), bodies=Bodies())
+        # What is captured around the body has values in the arena while this runs.
+        arena = self.arena.inner
+        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=Bodies())
 
 
 RandomState = tuple[torch.Tensor, ...]

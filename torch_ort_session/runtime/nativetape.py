@@ -42,9 +42,16 @@ class NativeTape(Protocol):
         """Fields of a :class:`NativeInterval`, one for each storage that a call touches."""
 
     def plan(
-        self, block: torch.Tensor, slots: list[tuple[int, int]], released: list[int], poison: bool
+        self,
+        block: torch.Tensor,
+        slots: list[tuple[int, int]],
+        supplied: list[int],
+        released: list[int],
+        poisoned: list[int],
     ) -> None:
-        """Place intervals, by number, at byte offsets; release others after their last call."""
+        """Place intervals, by number, at byte offsets; say which get bytes of their own before their first
+        call, which are freed after their last one, and which slots are filled with 0xFF then.
+        """
 
     def replay(self) -> tuple[int, str, str] | None:
         """Make every call; gives the place of a call that diverged, its op, and what differed."""
@@ -74,6 +81,12 @@ class NativeModule(Protocol):
 
     def storage_keys(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """A number for each tensor's storage; 0 for an opaque tensor."""
+
+    def place(self, tensor: torch.Tensor, block: torch.Tensor, offset: int) -> None:
+        """Move a tensor's storage to a slot of a block."""
+
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Tensors of the same form that take over the bytes behind these, each with a storage of its own."""
 
     def holders(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """How many tensors share each one's storage, or hold it otherwise."""

@@ -17,8 +17,17 @@ import torch
 
 from torch_ort_session.ops import native
 from torch_ort_session.runtime.nativetape import NativeModule
-from torch_ort_session.runtime.recording import Diverged, Recorder, Recording, RecordingStats, Refused
-from torch_ort_session.runtime.tape import TapeRecorder, TapeRecording
+from torch_ort_session.runtime.recording import (
+    Diverged,
+    Finished,
+    Recorder,
+    Recording,
+    RecordingStats,
+    Refused,
+    Shared,
+)
+from torch_ort_session.runtime.tape import TapeRecorder
+from torch_ort_session.runtime.taped import TapeRecording
 
 __all__ = [
     "CudaRecorder",
@@ -155,6 +164,23 @@ class CudaRecording:
     ) -> None:
         """Hold what others read: the pool would hand its bytes to the next capture otherwise."""
         self._held = (*keep, *foreign, *(inputs or ()))
+
+    def finish_all(
+        self,
+        stages: Sequence[CudaRecording | None],
+        shared: Sequence[Shared],
+        block: Callable[[int], torch.Tensor],
+    ) -> Finished:
+        """Hold what others read, in each of the plan's graphs."""
+        held = [one.tensor for one in shared]
+        recordings = [stage for stage in stages if stage is not None]
+        for recording in recordings:
+            recording.finish(held)
+        return Finished(RecordingStats(calls=len(recordings)), frozenset())
+
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Refused: a graph writes to the same bytes each time."""
+        raise RuntimeError("results of a graph are copied")
 
     def replay(self) -> None:
         """Launch the graph on the current stream; see :meth:`~.recording.Recording.replay`."""

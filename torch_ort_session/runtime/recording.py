@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 import torch
 
@@ -57,6 +58,7 @@ class RecordingStats:
         functional: Bytes of those that calls make anew together.
         inputs: Bytes of the inputs that have a slot.
         live: Most bytes of the recording's own storages, in slots or not, that are needed at once.
+        given: Bytes of the results that each replay gives away.
     """
 
     calls: int
@@ -70,11 +72,56 @@ class RecordingStats:
     functional: int = 0
     inputs: int = 0
     live: int = 0
+    given: int = 0
+
+
+class Use(enum.Enum):
+    """What may be done with memory that is read or written outside of recorded calls.
+
+    Attributes:
+        HELD: Nothing: it stays where it is, and nobody frees it.
+        INPUT: It is written before each replay; it may lie in a slot.
+        SHARED: A region writes it and another one, or the user, reads it; it may lie in a slot.
+        GIVEN: The same, and it leaves as a result that nobody else reads: :meth:`Recording.give`.
+    """
+
+    HELD = "held"
+    INPUT = "input"
+    SHARED = "shared"
+    GIVEN = "given"
+
+
+class Shared(NamedTuple):
+    """Memory that several regions of a capture, or the user, read or write.
+
+    Attributes:
+        tensor: What lies there.
+        use: What may be done with it.
+        start: Number of the region that writes it outside of a recording; None where a recorded call does.
+        stop: Number of the last region that reads it; the number of regions for a result.
+    """
+
+    tensor: torch.Tensor
+    use: Use
+    start: int | None
+    stop: int
+
+
+class Finished(NamedTuple):
+    """What finishing the recordings of a capture came to.
+
+    Attributes:
+        stats: All of them together.
+        given: Identities of the storages whose bytes leave as results.
+    """
+
+    stats: RecordingStats
+    given: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureMemory:
-    """Bytes that a capture holds, beside the arena that captures share.
+    """Bytes that a capture takes, in slots of the arena or beside it.
 
     Attributes:
         static_inputs: Its own copies of the feeds.
@@ -82,7 +129,8 @@ class CaptureMemory:
         landings: Results of seams that segments read.
         crossing: Results of segments that other regions or the user read.
         slots: What its recordings use of the arena.
-        fresh: Most bytes at once that a replay allocates and frees again.
+        fresh: Most bytes at once that replayed calls allocate and free again, or give away.
+        recorded: All of its recordings together.
     """
 
     static_inputs: int
@@ -91,6 +139,7 @@ class CaptureMemory:
     crossing: int
     slots: int
     fresh: int
+    recorded: RecordingStats
 
 
 class Recording(Protocol):
@@ -115,6 +164,26 @@ class Recording(Protocol):
                 given the recording is the whole of a run, so that `keep` is read right after a replay and no
                 later: all of that may lie in the block too.
         """
+
+    def finish_all(
+        self,
+        stages: Sequence[Self | None],
+        shared: Sequence[Shared],
+        block: Callable[[int], torch.Tensor],
+    ) -> Finished:
+        """Do the same for all recordings of a capture at once, whose memory is planned as one.
+
+        Args:
+            stages: The recordings in order, this one among them; None for a region that is not recorded.
+            shared: Memory that is read or written outside of the recordings.
+            block: As for :meth:`finish`.
+
+        Raises:
+            Refused: Memory that others read was written by no recorded call.
+        """
+
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Move the bytes of results that leave by themselves into new tensors; once a replay."""
 
     def replay(self) -> None:
         """Make every call again.

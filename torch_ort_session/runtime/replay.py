@@ -10,8 +10,8 @@ from torch_ort_session.plan.report import Decline
 from torch_ort_session.runtime.capture import Captured, Stage
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import BoundStep, Values, raise_failure
+from torch_ort_session.runtime.handover import clones
 from torch_ort_session.runtime.relied import unlike
-from torch_ort_session.runtime.results import cloned
 
 
 def replay(
@@ -38,7 +38,7 @@ def replay(
         captured.whole.replay()
         if delivery is not None:
             return list(captured.results), ()
-        return [cloned(result) for result in captured.results], ()
+        return captured.handover(captured.results, clones), ()
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:
@@ -54,7 +54,7 @@ def replay(
     outputs = [frame[value] for value in captured.warm.program.steps.outputs]
     if delivery is not None:
         return outputs, diverged
-    return captured.own_results(outputs, fed), diverged
+    return (captured.own_results if diverged else captured.results_of)(outputs, fed), diverged
 
 
 def _seam(captured: Captured, stage: Stage, frame: Values) -> tuple[Decline, ...]:

@@ -6,18 +6,18 @@ It refuses what no tape can repeat.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ort_session.plan.slots import Interval, live_bytes, pack
 from torch_ort_session.runtime.facts import OpFacts, facts_of
-from torch_ort_session.runtime.heirs import Heir, alike, inherited, joined
+from torch_ort_session.runtime.heirs import Heir, alike
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
-from torch_ort_session.runtime.recording import Diverged, RecordingStats, Refused
+from torch_ort_session.runtime.recording import Refused
+from torch_ort_session.runtime.taped import TapeRecording
 
 _READS = frozenset(
     (
@@ -32,9 +32,6 @@ BLANK = "it reads memory that no recorded call wrote"
 
 _CONSTRUCTORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 """Functions that read the tensors within a list out of the dispatcher's sight."""
-
-_PLACEMENTS = 30_000
-"""Tries at a packing: recording so many calls takes longer than they do."""
 
 _HOST_ARGUMENTS = {
     "tensor_split": 1,
@@ -78,7 +75,9 @@ class TapeRecorder:
         if not tape.settled():
             tape.close()
             raise Refused("a storage was resized after it was made")
-        return TapeRecording(self._native, tape, writer, poison=self._poison)
+        return TapeRecording(
+            self._native, tape, writer.heirs, writer.blank, writer.views, poison=self._poison
+        )
 
 
 @contextlib.contextmanager
@@ -94,113 +93,6 @@ def _recording_modes() -> Iterator[None]:
             yield
     finally:
         torch.set_autocast_cache_enabled(cached)
-
-
-class TapeRecording:
-    """Recorded calls on the CPU; see :class:`~.recording.Recording`."""
-
-    def __init__(self, native: NativeModule, tape: NativeTape, writer: _Writer, *, poison: bool) -> None:
-        self._native = native
-        self._tape = tape
-        self._poison = poison
-        self._blank = frozenset(writer.blank)
-        self._heirs = tuple(writer.heirs)
-        self._stats = RecordingStats(calls=len(tape), views=writer.views)
-        self._block: torch.Tensor | None = None
-
-    @property
-    def stats(self) -> RecordingStats:
-        """What it holds; bytes are known once it is finished."""
-        return self._stats
-
-    def finish(
-        self,
-        keep: Iterable[torch.Tensor],
-        foreign: Iterable[torch.Tensor] = (),
-        block: Callable[[int], torch.Tensor] | None = None,
-        inputs: Sequence[torch.Tensor] | None = None,
-    ) -> None:
-        """Put what calls write into slots of one block, and free what they allocate after its last reader.
-
-        Raises:
-            Refused: A result lies in memory that no recorded call wrote.
-        """
-        keep = list(keep)
-        if not self._blank.isdisjoint(self._native.storage_keys(keep)):
-            raise Refused("a result lies in memory that no recorded call wrote")
-        if self._poison:
-            # A slot is filled before anybody could read a result there, or compare a feed with the last.
-            inputs = None
-        self._tape.own(inputs or [])
-        keys = self._native.storage_keys
-        fed, read = set(keys(inputs or [])), set(keys(keep))
-        fixed = read | set(keys(list(foreign)))
-        brief = read if inputs is not None else set()
-        intervals = self._tape.intervals()
-        slotted: list[Interval] = []
-        fresh: list[Interval] = []
-        held: list[Interval] = []
-        placed = 0
-        for place, (first, last, nbytes, functional, storage) in enumerate(intervals):
-            if storage in fed:
-                placed += nbytes
-                first = 0
-            elif storage in fixed and (functional or storage not in brief):
-                held.append(Interval(place, first, len(self._tape), nbytes))
-                continue
-            last = len(self._tape) if storage in brief else last
-            (fresh if functional else slotted).append(Interval(place, first, last, nbytes))
-        moved = {intervals[item.value][4] for item in slotted} & brief
-        saved = [(t, t.clone()) for t, key in zip(keep, keys(keep), strict=True) if key in moved]
-        homes = inherited(
-            slotted, {interval[4]: place for place, interval in enumerate(intervals)}, self._heirs
-        )
-        places = joined(slotted, homes)
-        packing = pack(places, _PLACEMENTS)
-        self._block = (block if block is not None else _allocate)(packing.total)
-        self._tape.plan(
-            self._block,
-            [(i.value, packing.offsets[homes.get(i.value, i.value)]) for i in slotted],
-            [i.value for i in fresh],
-            self._poison,
-        )
-        for result, found in saved:
-            result.copy_(found)
-        self._stats = RecordingStats(
-            calls=self._stats.calls,
-            views=self._stats.views,
-            arena=packing.total,
-            bound=packing.bound,
-            fresh=pack(fresh).bound,
-            kept=sum(item.nbytes for item in held),
-            naive=sum(i[2] for i in intervals),
-            slotted=sum(i.nbytes for i in slotted),
-            functional=sum(i.nbytes for i in fresh),
-            inputs=placed,
-            live=live_bytes([*places, *fresh, *held]),
-        )
-
-    def replay(self) -> None:
-        """Make every call again, without Python; see :meth:`~.recording.Recording.replay`."""
-        try:
-            outcome = self._tape.replay()
-        except Exception as error:
-            position = self._tape.position
-            if position < len(self._tape):
-                error.add_note(f"in a replay, at call {position} ({self._tape.name(position)})")
-            raise
-        if outcome is not None:
-            call, op, what = outcome
-            raise Diverged(op, call, what)
-
-    def close(self) -> None:
-        """Give up calls, tensors and slots."""
-        self._tape.close()
-        self._block = None
-
-
-def _allocate(nbytes: int) -> torch.Tensor:
-    return torch.empty(nbytes, dtype=torch.uint8)
 
 
 class _Reads(TorchFunctionMode):

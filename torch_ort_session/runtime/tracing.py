@@ -12,7 +12,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.segments import Region
 from torch_ort_session.plan.steps import Step
 from torch_ort_session.runtime.execute import BoundStep, Call, Program, Values
-from torch_ort_session.runtime.recording import Recording, RecordingStats
+from torch_ort_session.runtime.recording import Finished, Recording, RecordingStats, Shared
 from torch_ort_session.trace.observer import OP, SEAM, SEGMENT, Facts, Observer
 from torch_ort_session.trace.tracer import Tracer
 
@@ -104,6 +104,19 @@ class _Watched:
     ) -> None:
         """Pass it on."""
         self.inner.finish(keep, foreign, block, inputs)
+
+    def finish_all(
+        self,
+        stages: Sequence[Recording | None],
+        shared: Sequence[Shared],
+        block: Callable[[int], torch.Tensor],
+    ) -> Finished:
+        """Pass it on."""
+        return self.inner.finish_all(stages, shared, block)
+
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Pass it on."""
+        return self.inner.give(results)
 
     def replay(self) -> None:
         """Make every call again, and tell how long that took."""
