@@ -82,6 +82,8 @@ class Deferral:
             return
         self.fault = self.word.read(self.ticket)
         self.settled = True
+        # Whoever had this read is told: the tensors need not stay for anybody else.
+        self.word.deferral = None
         if self.fault is None:
             self.waiting.clear()
         else:

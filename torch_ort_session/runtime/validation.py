@@ -81,7 +81,7 @@ class ValidationWord:
                 "binding.read(), or call session.check(), before the next run",
                 kind="not asked yet",
             )
-        if not self.word.is_cpu or self.fetch()[layout.FLAGS]:
+        if not self.word.is_cpu or any(self.fetch()):
             self.word.zero_()
         self.generation += 1
         self.ticket = Ticket(self, self.generation)
