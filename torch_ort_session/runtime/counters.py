@@ -29,6 +29,9 @@ REBUILT: Final = "growing runs rebuilt"
 GROWN: Final = "growing runs replayed"
 INELIGIBLE: Final = "growing runs ineligible"
 VIEWS: Final = "views reused"
+SKIPPED: Final = "steps skipped"
+MOVED: Final = "view mismatches"
+UNVIEWED: Final = "views latched"
 DELIVERED: Final = "bytes delivered"
 BODY_OBSERVED: Final = "body calls observed"
 BODY_CAPTURES: Final = "body captures"
@@ -63,7 +66,10 @@ MEANING: Final[dict[str, str]] = {
     REBUILT: "runs whose feeds grew otherwise than assumed; they ran eagerly, and the memo was made anew",
     GROWN: "runs whose feeds grew that left out what the memo knows",
     INELIGIBLE: "runs whose feeds grew of which nothing is known beforehand",
-    VIEWS: "steps left out by growing runs that would have made a view of what stays the same",
+    VIEWS: "views of what stays where it is that were not made again",
+    SKIPPED: "steps that were left out because it was known what they make",
+    MOVED: "times that a kept view's source had moved or changed, so that every view was made again",
+    UNVIEWED: "view plans that were given up because their sources do not stay",
     BODY_OBSERVED: "calls of bodies of If, Loop and Scan that ran step by step and whose specs were noted",
     BODY_CAPTURES: "calls of bodies that were recorded and are replayed from then on",
     BODY_REPLAYS: "calls of bodies that replayed a capture",
@@ -72,7 +78,6 @@ MEANING: Final[dict[str, str]] = {
     BODY_LATCHES: "signatures of bodies that run step by step for good",
 }
 """Every counter, in the order in which they are shown, and what it counts."""
-
 
 OF_BODIES: Final[dict[str, str]] = {
     OBSERVED: BODY_OBSERVED,

@@ -23,6 +23,7 @@ def statistics(machine: Machine) -> dict[str, int]:
     entries = [entry for _, entry in policy.everything()]
     bodies = list(machine.bodies.entries())
     held = [entry.captured.memory for entry in (*entries, *bodies) if entry.captured is not None]
+    held += [captured.memory for captured in machine.memo.captures()]
     places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
     return {
         **policy.counters,

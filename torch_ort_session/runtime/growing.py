@@ -1,55 +1,116 @@
-"""Growing runs: eager, without the steps whose results the memo knows."""
+"""Growing runs: without the steps whose results are known, and with what does not grow recorded."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.growth import FARTHEST
+from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.segments import split
 from torch_ort_session.plan.specs import Observation
 from torch_ort_session.plan.steps import NOTHING
-from torch_ort_session.plan.taint import taint
+from torch_ort_session.plan.taint import Taint, taint
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.execute import Program, execute
+from torch_ort_session.runtime.attempts import Refused, by_steps, record
+from torch_ort_session.runtime.capture import Captured
+from torch_ort_session.runtime.delivery import Delivery
+from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.machine import Machine, random_state, restore_random
-from torch_ort_session.runtime.memo import Grown, Kept, Numbers, Otherwise, Seen, Shortened, shorten
+from torch_ort_session.runtime.memo import Kept, Seen, shorten
 from torch_ort_session.runtime.observe import observe
-from torch_ort_session.runtime.policy import Decision
+from torch_ort_session.runtime.pace import Grown
+from torch_ort_session.runtime.policy import Decision, Entry
 from torch_ort_session.runtime.probe import difference
-from torch_ort_session.runtime.results import storages
-from torch_ort_session.runtime.signature import Signature
-from torch_ort_session.runtime.tracing import watch_program
-from torch_ort_session.runtime.views import view_difference
-from torch_ort_session.runtime.warmup import frame_of
+from torch_ort_session.runtime.results import own, storages
+from torch_ort_session.runtime.shortened import Otherwise, Shortened
+from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
+from torch_ort_session.runtime.tracing import watch_capture, watch_program
+from torch_ort_session.runtime.views import Views, view_difference
+from torch_ort_session.runtime.warmup import Warm, frame_of
 
 _LARGEST = 1 << 16
 """Elements of a value that is kept; a larger one is rather computed again."""
 
 
-def following(machine: Machine, signature: Signature) -> Grown | None:
+def following(machine: Machine, signature: Signature, *, new: bool) -> Grown | None:
     """Note the signature of a run; says what grew when feeds grow and the memo may know something.
 
     Args:
         machine: What runs need.
         signature: Of a run that is not captured.
+        new: Whether it came for the first time.
 
     Returns:
         What grew; None where the run is to be made as any other.
     """
-    grown = machine.memo.follow(signature)
+    grown = machine.memo.follow(signature, new=new)
     if grown is None or not machine.memo.latched(grown.form):
         return grown
     machine.policy.count(counters.INELIGIBLE)
     return None
 
 
+def ongoing(
+    machine: Machine,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    fed: Mapping[str, Value],
+    bound: tuple[BoundForm, ...],
+) -> Grown | None:
+    """What grew in a run that goes on as those before did, told without a signature.
+
+    Args:
+        machine: What runs need.
+        outputs: Requested output names.
+        keys: Names of feeds whose value may be part of the signature.
+        fed: Feeds.
+        bound: Bound tensors.
+
+    Returns:
+        What grew; None for any other run, and for one that is captured whole.
+    """
+    grown, policy = machine.memo.ongoing(outputs, fed), machine.policy
+    if grown is None or all(entry.captured is None for entry in policy.entries.values()):
+        return grown
+    entry = policy.entries.get(signature_of(outputs, fed, policy.active(keys), bound))
+    return grown if entry is None or entry.captured is None else None
+
+
+class _Run(NamedTuple):
+    """A run whose feeds grew, and what is kept for such runs."""
+
+    machine: Machine
+    program: Program
+    outputs: Sequence[str]
+    grown: Grown
+    fed: Mapping[str, Value]
+    kept: Kept
+    recording: bool
+
+
+class _Made(NamedTuple):
+    """What a run gave: results in anybody's memory, what later runs read, and the capture it came from."""
+
+    results: list[Any]
+    lasting: frozenset[int]
+    captured: Captured | None = None
+
+
 def run_growing(
-    machine: Machine, program: Program, outputs: Sequence[str], grown: Grown, fed: Mapping[str, Value]
-) -> tuple[list[Any], frozenset[int]]:
+    machine: Machine,
+    program: Program,
+    outputs: Sequence[str],
+    grown: Grown,
+    fed: Mapping[str, Value],
+    delivery: Delivery | None,
+    recording: bool,
+) -> list[Any]:
     """One run whose feeds grew as they did before.
 
     Args:
@@ -58,96 +119,189 @@ def run_growing(
         outputs: Requested output names.
         grown: What grew.
         fed: Feeds.
+        delivery: Where results go that are bound.
+        recording: Whether what does not grow may be recorded.
 
     Returns:
-        The results, which may lie in anybody's memory, and the addresses of memory that later runs read.
+        The results, in memory of their own, those that are not bound.
 
     Raises:
         KernelError: A kernel failed.
     """
-    policy, kept = machine.policy, machine.memo.kept(grown.form, program)
+    views = functools.partial(Views, machine.policy.counters, verify=machine.verify)
+    kept = machine.memo.kept(grown.form, program, views)
+    machine.memo.noted = None
+    made = _make(_Run(machine, program, outputs, grown, fed, kept, recording))
+
+    def owned(results: Sequence[Any]) -> list[Any]:
+        if made.captured is not None:
+            return made.captured.own_results(results, fed)
+        return own(results, made.lasting, fed.values(), machine.device)
+
+    return owned(made.results) if delivery is None else delivery.deliver(made.results, owned)
+
+
+def _make(run: _Run) -> _Made:
+    policy, kept = run.machine.policy, run.kept
     if kept.latched:
         policy.count(counters.INELIGIBLE)
-        return _eager(program, fed), program.constants
-    by = _distance(grown, kept)
-    if kept.short is None or by is None:
-        rebuilt = kept.short is not None
-        results, static = _prime(program, grown, kept, fed)
-        policy.count(
-            counters.INELIGIBLE if kept.latched else counters.REBUILT if rebuilt else counters.PRIMED
-        )
-        return results, program.constants | static
-    short = kept.short
-    state = random_state(machine.device) if kept.random or machine.verify else None
+        return _Made(by_steps(run.program, run.fed), run.program.constants)
+    by, short = _distance(run.grown, kept), kept.short
+    if short is None or by is None:
+        run.machine.memo.noted = run.grown.form
+        made = _prime(run)
+        primed = counters.PRIMED if short is None else counters.REBUILT
+        policy.count(counters.INELIGIBLE if kept.latched else primed)
+        return made
+    if run.machine.tracer.observer.on:
+        run.machine.tracer.observer.note(decision=Decision.GROW.value)
+    entry = kept.entry = kept.entry or _entry(run, short)
+    entry.runs += 1
+    state = random_state(run.machine.device) if short.random or run.machine.verify else None
 
-    def again() -> list[Any]:
+    def again() -> _Made:
         if state is not None:
-            restore_random(machine.device, state)
-        return _eager(program, fed)
+            restore_random(run.machine.device, state)
+        return _Made(by_steps(run.program, run.fed), run.program.constants)
 
-    shown = short.program
-    if machine.tracer.observer.on:
-        shown = watch_program(shown, fed, machine.tracer)
-        machine.tracer.observer.note(decision=Decision.GROW.value)
     try:
-        results = _shortened(short, shown, fed, by)
+        made = _shortened(run, short, entry, by)
     except Otherwise as otherwise:
-        return _rebuilt(machine, program, kept, otherwise.value, again), program.constants
-    except Exception:
+        return _rebuilt(run, otherwise.value, again)
+    except Exception as error:
         # Where the feeds are at fault the eager run says so in its own words; else what is kept is.
-        results = again()
-        kept.latch()
-        policy.count(counters.INELIGIBLE)
-        return results, program.constants
+        made = again()
+        kept.views.drop()
+        if entry.captured is None:
+            kept.latch()
+            policy.count(counters.INELIGIBLE)
+        else:
+            policy.retire(
+                entry, DeclineReport.of(Reason.RECORDING, str(error).strip() or type(error).__name__)
+            )
+            policy.count(counters.REBUILT)
+        return made
+    kept.views.done()
     policy.count(counters.GROWN)
+    policy.count(counters.SKIPPED, short.dropped)
     policy.count(counters.VIEWS, len(short.views))
-    if machine.verify:
-        results = _verified(machine, program, outputs, kept, results, again)
-    return results, short.program.constants
+    return _verified(run, made, again) if run.machine.verify else made
 
 
-def _rebuilt(
-    machine: Machine, program: Program, kept: Kept, value: int, again: Callable[[], list[Any]]
-) -> list[Any]:
+def _shortened(run: _Run, short: Shortened, entry: Entry, by: int) -> _Made:
+    """A run of what is not known beforehand: replayed, else recorded, else step by step."""
+    machine, given, constants = run.machine, short.fed(run.fed, by), short.program.constants
+    observer = machine.tracer.observer
+    if entry.captured is None and run.recording and not entry.latched:
+        machine.memo.noted = run.grown.form
+        entry.warm = entry.warm or _warm(run, short)
+        found = record(machine, entry, given, None)
+        if not isinstance(found, Refused):
+            entry.captured = _viewed(run, found[0])
+            return _Made(found[1], constants, entry.captured)
+        machine.policy.declined(entry, found.report, lasting=found.lasting)
+    captured = entry.captured
+    if captured is None:
+        program = watch_program(short.program, given, machine.tracer) if observer.on else short.program
+        return _Made(by_steps(program, given), constants)
+    watched = watch_capture(captured, given, observer) if observer.on else captured
+    results = _replayed(watched, given)
+    machine.policy.count(counters.COPIED, captured.memory.static_inputs)
+    return _Made(results, constants, captured)
+
+
+def _replayed(captured: Captured, given: Mapping[str, Any]) -> list[Any]:
+    """Replay what does not grow, and run the steps between, whose failures are the caller's to explain.
+
+    Raises:
+        Otherwise: A step gave what no recording can read.
+    """
+    for name, static in captured.copied:
+        static.copy_(given[name])
+    frame = captured.frame.copy()
+    for name, place in captured.passed:
+        frame[place] = given[name]
+    for stage in captured.stages:
+        if stage.recording is not None:
+            stage.recording.replay()
+            continue
+        for bound in stage.calls:
+            bound.call(frame)
+            for value in bound.release:
+                frame[value] = None
+        for value, slot in stage.landings:
+            made = frame[value]
+            if made.shape != slot.shape or made.dtype is not slot.dtype:
+                raise Otherwise(value)
+            frame[value] = slot.copy_(made)
+    return [frame[value] for value in captured.warm.program.steps.outputs]
+
+
+def _viewed(run: _Run, captured: Captured) -> Captured:
+    """A capture whose seams make no views again of what the capture owns: static inputs and landings."""
+    steps, views = captured.warm.program.steps, run.kept.views
+    places = dict(zip(steps.input_names, steps.inputs, strict=True))
+    roots = {places[name] for name, _ in captured.copied}
+    roots.update(value for stage in captured.stages for value, _ in stage.landings)
+    stages = tuple(
+        stage if stage.recording else replace(stage, calls=views.over(stage.calls, steps.template, roots))
+        for stage in captured.stages
+    )
+    return replace(captured, stages=stages)
+
+
+def _entry(run: _Run, short: Shortened) -> Entry:
+    """What is known of captures before the first: whether there is anything to record."""
+    warm, machine = _warm(run, short), run.machine
+    parts = warm.program.steps, warm.taint, warm.observation, machine.device
+    regions = split(*parts, machine.policy.quarantined, machine.minimum)
+    some = any(region.is_segment for region in regions)
+    return Entry(warm=warm, latched=not some or isinstance(machine.recorder(), str))
+
+
+def _warm(run: _Run, short: Shortened) -> Warm:
+    """What a capture of all that does not grow starts from."""
+    assert run.kept.second is not None
+    seen, program = run.kept.second.observation, short.program
+    steps = program.steps
+    fixed = {value for value, held in enumerate(steps.template) if held is not None}.difference(steps.inputs)
+    still = frozenset(range(len(steps.template))) - short.growing
+    found = Taint(frozenset(fixed | {NOTHING}), still, growing=short.growing)
+    observation = replace(seen, specs=(*seen.specs, None), static={})
+    return Warm(program, program.calls, observation, found, run.machine.minimum)
+
+
+def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
     """The run as if nothing were known, and from now on without what was assumed of a value."""
-    results = again()
+    made = again()
+    kept, policy = run.kept, run.machine.policy
+    if kept.recorded:
+        policy.count(counters.RETIREMENTS)
     kept.wild.add(value)
-    shorten(program, kept)
-    machine.policy.count(counters.REBUILT)
-    return results
+    shorten(run.program, kept, run.grown.form)
+    policy.count(counters.REBUILT)
+    return made
 
 
-def _verified(
-    machine: Machine,
-    program: Program,
-    outputs: Sequence[str],
-    kept: Kept,
-    results: list[Any],
-    again: Callable[[], list[Any]],
-) -> list[Any]:
+def _verified(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
     """Compare with a full run, and kept views with ones made again; what differs is not done again."""
-    machine.policy.count(counters.PROBES)
+    policy, kept = run.machine.policy, run.kept
+    policy.count(counters.PROBES)
     eager = again()
-    wrong = difference(tuple(outputs), results, eager)
+    wrong = difference(tuple(run.outputs), made.results, eager.results)
     if not wrong and kept.short is not None:
-        wrong = view_difference(program, kept.short.views)
+        wrong = view_difference(run.program, kept.short.views)
     if not wrong:
-        return results
-    machine.policy.count(counters.MISMATCHES)
+        return made
+    policy.count(counters.MISMATCHES)
     kept.latch()
     return eager
 
 
-def _eager(program: Program, fed: Mapping[str, Value]) -> list[Any]:
-    values = frame_of(program, fed)
-    execute(program, values)
-    return [values[i] for i in program.steps.outputs]
-
-
 def _distance(grown: Grown, kept: Kept) -> int | None:
     """How much the first dim grew since the first run; None where the dims are no continuation of it."""
-    if kept.first is None:
-        return None
+    if kept.first is None or grown.by is not None:
+        return grown.by
     by = grown.dims[0] - kept.first.dims[0]
     if not 0 <= by <= FARTHEST:
         return None
@@ -158,19 +312,18 @@ def _distance(grown: Grown, kept: Kept) -> int | None:
     return by
 
 
-def _prime(
-    program: Program, grown: Grown, kept: Kept, fed: Mapping[str, Value]
-) -> tuple[list[Any], frozenset[int]]:
+def _prime(run: _Run) -> _Made:
     """An observed run: the first of its form, the second, or one that begins anew."""
-    results, observation = _observed(program, fed)
+    program, kept, grown = run.program, run.kept, run.grown
+    results, observation = _observed(program, run.fed)
     seen = Seen(grown.dims, observation)
     first = kept.first
     if kept.short is not None or first is None or grown.dims[0] <= first.dims[0]:
         kept.restart(seen)
     else:
         kept.second = seen
-        shorten(program, kept)
-    return results, frozenset(storages(observation.static.values()))
+        shorten(program, kept, grown.form)
+    return _Made(results, program.constants | storages(observation.static.values()))
 
 
 def _observed(program: Program, fed: Mapping[str, Value]) -> tuple[list[Any], Observation]:
@@ -185,14 +338,3 @@ def _observed(program: Program, fed: Mapping[str, Value]) -> tuple[list[Any], Ob
         if isinstance(held, torch.Tensor) and held.numel() <= _LARGEST
     }
     return [values[i] for i in steps.outputs], replace(observation, static=static)
-
-
-def _shortened(short: Shortened, program: Program, fed: Mapping[str, Value], by: int) -> list[Any]:
-    values = frame_of(program, fed)
-    for value, even, wants_tensor in short.even:
-        flat = [base + slope * by for base, slope in zip(even.base, even.slope, strict=True)]
-        values[value] = torch.tensor(flat).view(even.shape) if wants_tensor else Numbers(even.shape, flat)
-    # Checks ask how far this run is, and see the frame alone.
-    values.append(by)
-    execute(program, values)
-    return [values[i] for i in program.steps.outputs]

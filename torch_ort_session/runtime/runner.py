@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from torch_ort_session.errors import CaptureError, SessionError
+from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.plan.report import DeclineReport, Reason
-from torch_ort_session.plan.verify import verify
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.again import shortcut_to
-from torch_ort_session.runtime.capture import Captured, Declined, capture
+from torch_ort_session.runtime.attempts import Refused, by_steps, delivered, given, record, replayed
 from torch_ort_session.runtime.delivery import Delivery
-from torch_ort_session.runtime.execute import Program, execute
-from torch_ort_session.runtime.growing import following, run_growing
-from torch_ort_session.runtime.machine import Machine, RandomState, random_state, restore_random
+from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.growing import following, ongoing, run_growing
+from torch_ort_session.runtime.machine import Machine, random_state, restore_random
 from torch_ort_session.runtime.policy import Decision, Entry
-from torch_ort_session.runtime.probe import difference
-from torch_ort_session.runtime.recording import Diverged, Recorder
-from torch_ort_session.runtime.replay import replay
-from torch_ort_session.runtime.results import own
 from torch_ort_session.runtime.signature import Signature
-from torch_ort_session.runtime.tracing import watch_capture
-from torch_ort_session.runtime.warmup import Warm, frame_of, warm_up
+from torch_ort_session.runtime.tickets import met_bad_data
+from torch_ort_session.runtime.warmup import warm_up
 
 
 def run_eagerly(
@@ -37,35 +31,7 @@ def run_eagerly(
     Returns:
         The results, in memory of their own, those that are not bound.
     """
-    return _given(_eager(program, fed), program.constants, fed, device, delivery)
-
-
-def _eager(program: Program, fed: Mapping[str, Value]) -> list[Any]:
-    values = frame_of(program, fed)
-    execute(program, values)
-    return [values[i] for i in program.steps.outputs]
-
-
-def _given(
-    results: list[Any],
-    constants: frozenset[int],
-    fed: Mapping[str, Value],
-    device: torch.device,
-    delivery: Delivery | None,
-) -> list[Any]:
-    """Results that may lie in anybody's memory, as the caller gets them."""
-    if delivery is None:
-        return own(results, constants, fed.values(), device)
-    return delivery.deliver(results, lambda rest: own(rest, constants, fed.values(), device))
-
-
-def _delivered(
-    captured: Captured, results: list[Any], fed: Mapping[str, Value], delivery: Delivery | None
-) -> list[Any]:
-    """What a capture or a replay gave, as the caller gets it."""
-    if delivery is None:
-        return results
-    return delivery.deliver(results, lambda rest: captured.own_results(rest, fed))
+    return given(by_steps(program, fed), program.constants, fed, device, delivery)
 
 
 def run(
@@ -98,11 +64,16 @@ def run(
         KernelError: A kernel failed.
     """
     policy = machine.policy
+    bound = () if delivery is None else delivery.form
+    if not (machine.required or padded or failed):
+        going = ongoing(machine, outputs, keys, fed, bound)
+        if going is not None:
+            return run_growing(machine, program, outputs, going, fed, delivery, recording=False)
     before = policy.recent
-    signature, entry = policy.entry(outputs, fed, keys, () if delivery is None else delivery.form)
+    signature, entry = policy.entry(outputs, fed, keys, bound)
     grown = None
-    if entry.captured is None and delivery is None and not (machine.required or padded):
-        grown = following(machine, signature)
+    if entry.captured is None and not (machine.required or padded):
+        grown = following(machine, signature, new=not entry.runs)
     much = grown is not None and machine.memo.knows_much(grown.form)
     decision = policy.decide(entry, growing=grown is not None, much=much)
     if machine.tracer.observer.on:
@@ -111,20 +82,20 @@ def run(
             machine.tracer.observer.mark("bind")
     entry.runs += 1
     if decision is Decision.REPLAY:
-        results = _replayed(machine, program, outputs, entry, fed, delivery, failed)
+        results = replayed(machine, program, outputs, entry, fed, delivery, failed)
         if entry is before and delivery is None and machine.device.type == "cpu" and not machine.verify:
             policy.shortcut = shortcut_to(entry, outputs, fed)
         return results
     if decision is Decision.CAPTURE:
         return _captured(machine, program, entry, fed, delivery)
     if decision is Decision.GROW and grown is not None:
-        results, lasting = run_growing(machine, program, outputs, grown, fed)
-        return _given(results, lasting, fed, machine.device, delivery)
+        recording = not entry.unlisted
+        return run_growing(machine, program, outputs, grown, fed, delivery, recording=recording)
     if decision is Decision.OBSERVE:
         policy.count(counters.OBSERVED)
         parts = machine.graph, machine.build, program, outputs, signature.keys, fed
         entry.warm, results = warm_up(*parts, machine.minimum, policy.loose)
-        return _given(results, entry.warm.program.constants, fed, machine.device, delivery)
+        return given(results, entry.warm.program.constants, fed, machine.device, delivery)
     if machine.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
     policy.count(counters.EAGER)
@@ -169,15 +140,16 @@ def capture_now(
             finally:
                 restore_random(machine.device, state)
                 delivery.undo()
-        found = _record(machine, entry, fed, delivery)
-        if isinstance(found, _Refused):
-            policy.declined(entry, found.report, lasting=found.lasting)
+        found = record(machine, entry, fed, delivery)
+        if isinstance(found, Refused):
+            if not met_bad_data(program):
+                policy.declined(entry, found.report, lasting=found.lasting)
             return found.report
         entry.runs += 1
-        _delivered(*found, fed, delivery)
+        delivered(*found, fed, delivery)
         return None
     entry.runs += 1
-    _replayed(machine, program, outputs, entry, fed, delivery)
+    replayed(machine, program, outputs, entry, fed, delivery)
     return None
 
 
@@ -210,7 +182,7 @@ def replay_now(
     signature, entry = policy.entry(outputs, fed, keys, delivery.form)
     if entry.captured is not None:
         entry.runs += 1
-        _replayed(machine, program, outputs, entry, fed, delivery)
+        replayed(machine, program, outputs, entry, fed, delivery)
         return entry.captured is not None
     latest = policy.latest_capture()
     if latest is None:
@@ -221,155 +193,23 @@ def replay_now(
     return latest[0], signature
 
 
-class _Refused(NamedTuple):
-    """Why nothing was recorded, and whether the next try would end the same."""
-
-    report: DeclineReport
-    lasting: bool
-
-
 def _captured(
     machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
 ) -> list[Any]:
     """Record; else run eagerly."""
     state = random_state(machine.device)
-    found = _record(machine, entry, fed, delivery)
-    if not isinstance(found, _Refused):
-        return _delivered(*found, fed, delivery)
+    found = record(machine, entry, fed, delivery)
+    if not isinstance(found, Refused):
+        return delivered(*found, fed, delivery)
     # Where this step's data is at fault the eager run says so in its own words, and nothing was declined.
-    results = _eager(program, fed)
+    results = by_steps(program, fed)
+    if met_bad_data(program):
+        return given(results, program.constants, fed, machine.device, delivery)
     machine.policy.declined(entry, found.report, lasting=found.lasting)
     if machine.required:
         restore_random(machine.device, state)
         raise _refusal(found.report)
-    return _given(results, program.constants, fed, machine.device, delivery)
-
-
-def _record(
-    machine: Machine, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
-) -> tuple[Captured, list[Any]] | _Refused:
-    """Record, quarantining what cannot be recorded, at most once an operator; a refusal has no effects."""
-    policy, warm = machine.policy, entry.warm
-    assert warm is not None
-    state = random_state(machine.device)
-    report, lasting = DeclineReport(()), False
-    for _ in range(len(warm.program.steps.items) + 1):
-        recorder = machine.recorder()
-        if isinstance(recorder, str):
-            report, lasting = DeclineReport.of(Reason.OFF, recorder), True
-            break
-        blamed = None
-        try:
-            captured, results = _attempt(machine, warm, recorder, fed, delivery)
-        except Declined as declined:
-            report, blamed = declined.report, declined.quarantine
-            lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
-        except Exception as error:
-            report, lasting = _breakage(error), False
-        else:
-            policy.captured(entry, captured)
-            return captured, results
-        restore_random(machine.device, state)
-        if delivery is not None:
-            delivery.undo()
-        if blamed is None or not policy.quarantine(*blamed):
-            break
-    return _Refused(report, lasting)
-
-
-def _attempt(
-    machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
-) -> tuple[Captured, list[Any]]:
-    quarantined = frozenset(machine.policy.quarantined)
-    if machine.verify:
-        parts = warm.program.steps, warm.taint, warm.observation, machine.device
-        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.loose))
-    return capture(warm, fed, recorder, machine.arena, quarantined, delivery, machine.tracer.observer)
-
-
-def _replayed(
-    machine: Machine,
-    program: Program,
-    outputs: tuple[str, ...],
-    entry: Entry,
-    fed: Mapping[str, Value],
-    delivery: Delivery | None = None,
-    failed: Exception | None = None,
-) -> list[Any]:
-    policy, captured = machine.policy, entry.captured
-    assert captured is not None
-    probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
-    state = random_state(machine.device) if probing or captured.varies else None
-    try:
-        if failed is not None:
-            raise failed
-        observer = machine.tracer.observer
-        watched = watch_capture(captured, fed, observer) if observer.on else captured
-        results, diverged = replay(watched, fed, delivery)
-    except SessionError:
-        raise
-    except Exception as error:
-        policy.retire(entry, _breakage(error))
-        if state is not None:
-            restore_random(machine.device, state)
-        if delivery is not None:
-            delivery.undo()
-        try:
-            results = _eager(program, fed)
-        except SessionError:
-            policy.excuse(entry)
-            raise
-        return _given(results, program.constants, fed, machine.device, delivery)
-    counted = policy.counters
-    counted[counters.REPLAYS] += 1
-    counted[counters.COPIED] += captured.memory.static_inputs
-    if diverged:
-        policy.retire(entry, DeclineReport(diverged))
-    elif probing and state is not None:
-        eager = _probed(machine, program, outputs, entry, fed, results, state)
-        if eager is not None:
-            return _given(eager, program.constants, fed, machine.device, delivery)
-    return _delivered(captured, results, fed, delivery)
-
-
-def _probed(
-    machine: Machine,
-    program: Program,
-    outputs: tuple[str, ...],
-    entry: Entry,
-    fed: Mapping[str, Value],
-    replayed: list[Any],
-    state: RandomState,
-) -> list[Any] | None:
-    """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
-    policy = machine.policy
-    policy.count(counters.PROBES)
-    restore_random(machine.device, state)
-    wrong = "the eager run failed on what the replay accepted"
-    try:
-        eager = _eager(program, fed)
-        wrong = difference(outputs, replayed, eager)
-    finally:
-        entry.proven = True
-        if wrong:
-            policy.count(counters.MISMATCHES)
-            message = f"a replay on other feeds differs from an eager run: {wrong}"
-            policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
-    return eager if wrong else None
-
-
-def _breakage(error: Exception) -> DeclineReport:
-    """Why a recording or a capture broke off."""
-    if isinstance(error, Diverged):
-        return DeclineReport.of(Reason.DIVERGED, str(error))
-    causes: list[BaseException] = [error]
-    while causes[-1].__cause__ is not None:
-        causes.append(causes[-1].__cause__)
-    for cause in causes:
-        # The CPU's allocator has no exception of its own.
-        if isinstance(cause, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(cause):
-            return DeclineReport.of(Reason.MEMORY, str(cause).strip())
-    return DeclineReport.of(Reason.RECORDING, str(error).strip() or type(error).__name__)
+    return given(results, program.constants, fed, machine.device, delivery)
 
 
 def _refusal(report: DeclineReport | None) -> CaptureError:

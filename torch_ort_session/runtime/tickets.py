@@ -160,10 +160,13 @@ def distrust(machine: Machine | None) -> None:
     """Rely on nothing that the last run showed: its data was bad."""
     if machine is not None:
         machine.policy.distrust()
-        machine.memo.clear()
-        machine.bodies.forget_constants()
+        machine.memo.distrust()
+        machine.bodies.distrust()
+
+
+_FIRSTS = (counters.CAPTURES, counters.OBSERVED, counters.PRIMED, counters.REBUILT)
 
 
 def _firsts(machine: Machine | None) -> int:
     counted = {} if machine is None else machine.policy.counters
-    return sum(counted.get(name, 0) for name in (counters.CAPTURES, counters.OBSERVED))
+    return sum(counted.get(name, 0) for name in _FIRSTS)
