@@ -37,7 +37,7 @@ def test_m10_explain_shows_bodies_under_their_seam() -> None:
 regions
   segment  1 step, 1 launch
   seam     Loop_1 (ai.onnx::Loop)
-           host control flow or sequence: which steps run depends on data
+           host control flow or sequence: its body runs once for each turn
            body: 29 steps
              (i: int64[], c: bool[], s: float32[4], w (outer): float32[4], v2 (outer):
              float32[3]): captured after 20 calls
@@ -77,7 +77,7 @@ def test_m9_explain_says_why_a_branch_is_not_captured() -> None:
 regions
   segment  2 steps, 2 launches
   seam     If_3 (ai.onnx::If)
-           host control flow or sequence: which steps run depends on data
+           host control flow or sequence: which branch runs depends on data
            then_branch: 12 steps
              (x (outer): float32[65536], w (outer): float32[65536]): latched after 3 calls
                below minimum length: 12 launches save less than it takes to copy 3 tensors in
@@ -105,7 +105,7 @@ def test_explain_of_bodies_that_never_are_captured() -> None:
 regions
   segment  5 steps, 4 launches
   seam     If_5 (ai.onnx::If)
-           host control flow or sequence: which steps run depends on data
+           host control flow or sequence: which branch runs depends on data
            then_branch: 0 steps; computed once: it reads nothing
            else_branch: 1 step; computed once: it reads nothing""",
     )

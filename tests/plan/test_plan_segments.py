@@ -65,8 +65,50 @@ def test_m3_control_flow_is_a_seam() -> None:
         cut(see(text, {"x": X, "c": torch.tensor(True)}).plan()),
         """\
 segment  Neg
-seam     If  (host control flow or sequence: which steps run depends on data)
+seam     If  (host control flow or sequence: which branch runs depends on data)
 segment  Neg""",
+    )
+
+
+def flow(text: str, **feed: torch.Tensor) -> str:
+    """What is said of the step with a body."""
+    plan = see(text, {"x": X, **feed}).plan()
+    return next(r.message for r in plan.seams if plan.steps.items[r.positions[0]].bodies)
+
+
+def test_m3_control_flow_says_what_is_decided_in_a_run() -> None:
+    loop = (
+        "g (float[2, 3] x, int64 n, bool c) => (float[2, 3] y) <int64 k = {2}> { y = Loop (n, c, x) <body ="
+        " b (int64 i, bool d, float[2, 3] s) => (bool e, float[2, 3] o) { e = Identity(d) o = Neg(s) }> }"
+    )
+    given = {"n": torch.tensor(2), "c": torch.tensor(True)}
+    stops = loop.replace("e = Identity(d)", "q = ReduceMax <keepdims = 0> (s) z = Sub(q, q) e = Less(z, q)")
+    branch = (
+        "g (float[2, 3] x) => (float[2, 3] y) <int64 k = {3}> { n = NonZero(x) s = Size(n) c = Less(s, k)"
+        " y = If (c) <then_branch = t () => (float[2, 3] p) { p = Neg(x) },"
+        " else_branch = e () => (float[2, 3] q) { q = Abs(x) }> }"
+    )
+    scan = (
+        "g (float[2, 3] x) => (float[3] y, float[2, 3] v) <float[3] z = {0, 0, 0}> { y, v = Scan"
+        " <num_scan_inputs = 1, body = b (float[3] s, float[3] e) => (float[3] t, float[3] o)"
+        " { t = Add(s, e) o = Neg(t) }> (z, x) }"
+    )
+    assert_expected_inline(
+        "\n".join(
+            [
+                flow(loop, **given),
+                flow(loop.replace("(n, c, x)", "(k, , x)"), **given),
+                flow(stops.replace("(n, c, x)", "(k, , x)"), **given),
+                flow(branch),
+                flow(scan),
+            ]
+        ),
+        """\
+how often its body runs depends on data
+its body runs once for each turn
+its body says after each turn whether to go on
+which branch runs follows from a shape that depends on data
+its body runs once for each element""",
     )
 
 

@@ -172,7 +172,7 @@ def seam_reason(
     """Why a step cannot be recorded; None when it can."""
     node, kernel = step.node, step.kernel
     if step.bodies:
-        return Reason.CONTROL_FLOW, kernel.seam_reason(node) or f"{node.op} runs its body step by step"
+        return Reason.CONTROL_FLOW, _flow(step, taint)
     declared = kernel.seam_reason(node)
     if declared is not None:
         return Reason.SEAM, declared
@@ -194,6 +194,24 @@ def seam_reason(
         if spec is not None and spec.device != device:
             return Reason.SEAM, f"it runs on {spec.device}"
     return None
+
+
+def _flow(step: Step, taint: Taint) -> str:
+    """What a step with bodies decides in a run."""
+    if "then_branch" in step.bodies:
+        if taint.constant(step.inputs[0]):
+            return "which branch runs follows from a shape that depends on data"
+        return "which branch runs depends on data"
+    if step.node.op != "Loop":
+        return "its body runs once for each element"
+    if not all(taint.constant(value) for value in step.inputs[:2]):
+        return "how often its body runs depends on data"
+    body = step.bodies["body"].steps
+    goes_on, made = body.outputs[0], {value: inner for inner in body.items for value in inner.outputs}
+    while goes_on in made and made[goes_on].node.op == "Identity":
+        goes_on = made[goes_on].inputs[0]
+    told = goes_on == body.inputs[1] or body.template[goes_on] is not None
+    return "its body runs once for each turn" if told else "its body says after each turn whether to go on"
 
 
 def steps_name(step: Step, value: int) -> str:
