@@ -202,3 +202,24 @@ def test_wrong_types_of_attributes() -> None:
         message(tos.ModelError, lambda: tos.load(wrong)),
         """graph 'g' / node 'n': the attribute 'axis' of ai.onnx::Softmax is string, it must be int""",
     )
+
+
+def test_a_dropout_that_never_trains_is_not_told_so() -> None:
+    """Without the input it draws nothing at random, and can be captured."""
+    weights = "<float r = {0.5}, bool no = {0}, bool yes = {1}>"
+
+    def inputs(text: str, told: str, **kwargs: Any) -> tuple[str, ...]:
+        kept = lower(load_model(model(f"g ({text}) => (float[2] y) {told}", **kwargs)).graph)
+        return next(node.inputs for node in kept.nodes if node.op == "Dropout")
+
+    given = "float[2] x"
+    assert inputs(given, f"{weights} {{ y = Dropout(x, r, no) }}") == ("x", "r")
+    assert inputs(given, f"{weights} {{ y = Dropout(x, r, yes) }}") == ("x", "r", "yes")
+    assert inputs(f"{given}, bool no", f"{weights} {{ y = Dropout(x, r, no) }}", ir=3) == ("x", "r", "no")
+    assert inputs(f"{given}, bool t", f"{weights} {{ y = Dropout(x, r, t) }}") == ("x", "r", "t")
+    made = "<float r = {0.5}> { no = Constant <value = bool {0}> () y = Dropout(x, r, no) }"
+    assert inputs(given, made) == ("x", "r")
+    plan = load(
+        f"g (float[2] x) => (float[2] y) {weights} {{ a = Neg(x) b = Dropout(a, r, no) y = Abs(b) }}"
+    ).plan({"x": torch.ones(2)})
+    assert len(plan.segments) == 1 and not plan.seams

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -62,6 +62,7 @@ def _why(op: str, domain: str, since: int) -> str:
 def _lower(graph: Graph, outer: Mapping[str, ElementType], found: _Found, depth: int) -> Graph:
     types: Mapping[str, ElementType] | None = None
     initializers = dict(graph.initializers)
+    fed = {info.name for info in graph.inputs}
     nodes: list[Node] = []
     for node in graph.nodes:
         bodies = dict(node.subgraphs())
@@ -78,7 +79,7 @@ def _lower(graph: Graph, outer: Mapping[str, ElementType], found: _Found, depth:
             node = replace(node, name=_apart(node.name, graph))
         if kernel is not None:
             _check(node, kernel)
-            nodes.append(node)
+            nodes.append(_untrained(node, initializers, fed))
             continue
         assert types is not None
         nodes.extend(_expand(node, types, found, initializers, depth))
@@ -106,6 +107,16 @@ def _check(node: Node, kernel: Kernel) -> None:
             raise ModelError(f"the required input {param.name!r} (number {position}) is missing", place=place)
     if len(node.outputs) > 1 and not signature.several_outputs:
         raise ModelError(f"it names {len(node.outputs)} outputs, the operator has one", place=place)
+
+
+def _untrained(node: Node, constants: Mapping[str, Weight], fed: Collection[str]) -> Node:
+    """A Dropout that is told for good not to train, without being told: it draws nothing at random."""
+    if node.op != "Dropout" or node.domain != "" or len(node.inputs) < 3 or node.inputs[2] in fed:
+        return node
+    told = constants.get(node.inputs[2])
+    if told is None or not isinstance(told.data, torch.Tensor) or bool(told.data.any()):
+        return node
+    return replace(node, inputs=node.inputs[:2])
 
 
 def _with_bodies(node: Node, types: Mapping[str, ElementType], found: _Found, depth: int) -> Node:
