@@ -68,7 +68,7 @@ class Binding:
         self._attached = Attached()
         self._recipients = Recipients(self._machine, self._attached, session.options.validate == "deferred")
         self._gone = "no capture was made"
-        self._in_place = any(step.kernel.state for step in self._program().steps.items)
+        self._in_place = any(step.kernel.state for step in self._program()[0].steps.items)
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that the model reads in place; with the same name again, replace it.
@@ -140,6 +140,7 @@ class Binding:
             if self._attached.find(name) is None:
                 raise self._attached.unknown(name, "bound")
             self._retire(f"{name!r} was unbound")
+            self._machine.memo.unbind()
             self._attached.remove(name)
 
     def length(self, name: str) -> int:
@@ -249,7 +250,7 @@ class Binding:
         Raises:
             DeviceValidationError: A run met bad data; with ``validate="deferred"`` the readers are told.
         """
-        with self._session._lock, self._recipients.together(self._program()):
+        with self._session._lock, self._recipients.together(*self._program()):
             yield
 
     def reset(self) -> None:
@@ -391,9 +392,9 @@ class Binding:
         self._machine.policy.release()
 
     def _device_of(self, name: str) -> torch.device:
-        host = self._program().steps.host_inputs
+        host = self._program()[0].steps.host_inputs
         return torch.device("cpu") if name in host else self._session.device
 
-    def _program(self) -> Program:
-        session = self._session
-        return session._program(tuple([info.name for info in session.graph.outputs]))[0]
+    def _program(self) -> tuple[Program, tuple[str, ...]]:
+        names = tuple([info.name for info in self._session.graph.outputs])
+        return self._session._program(names)[0], names

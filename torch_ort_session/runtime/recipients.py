@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.attached import Attached
 from torch_ort_session.runtime.deferral import Deferral
 from torch_ort_session.runtime.delivery import Owned
@@ -13,6 +14,12 @@ from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.tickets import Submission, distrust, submission
 from torch_ort_session.runtime.word import Fault
+
+_FIRSTS = (
+    *(counters.OBSERVED, counters.CAPTURES, counters.PRIMED, counters.REBUILT),
+    *(counters.BODY_OBSERVED, counters.BODY_CAPTURES),
+)
+"""Counters of runs that show what later ones rely on."""
 
 
 class Recipients:
@@ -26,6 +33,7 @@ class Recipients:
         machine: The binding's.
         attached: Its tensors.
         late: Whether the word is read as late as it can be.
+        firsts: Observed and captured runs before the last ticket: what such runs show is noted at once.
         group: The ticket of several runs that are under way.
         lengths: Before each run under the last ticket that was read late.
         deferrals: Of tickets that somebody has to learn of.
@@ -35,6 +43,7 @@ class Recipients:
         self.machine = machine
         self.attached = attached
         self.late = late
+        self.firsts = 0
         self.group: Submission | None = None
         self.lengths: list[dict[str, int]] = []
         self.deferrals: list[Deferral] = []
@@ -48,6 +57,7 @@ class Recipients:
         """
         if self.group is None:
             with submission(program, self.machine) as made:
+                self.firsts = self._counted()
                 yield made
             return
         self.group.word.on = True
@@ -57,8 +67,12 @@ class Recipients:
             self.group.word.on = False
 
     @contextlib.contextmanager
-    def together(self, program: Program) -> Iterator[None]:
+    def together(self, program: Program, names: tuple[str, ...]) -> Iterator[None]:
         """Put runs under one ticket; within runs that are, nothing changes.
+
+        Args:
+            program: What they run.
+            names: Of its outputs.
 
         Raises:
             DeviceValidationError: A run met bad data, or the word was not read since the run before.
@@ -71,14 +85,14 @@ class Recipients:
         try:
             with made:
                 made.word.on = False
-                self.group, self.lengths = made, []
+                self.group, self.lengths, self.firsts = made, [], self._counted()
                 yield
-                if self._may_wait(made):
+                if self._may_wait(names):
                     self._defer(made)
         finally:
             self.group = None
             known = made.word.deferral
-            if made.unread and (known is None or known.ticket != made.ticket):
+            if made.unread and (known is None or known.ticket is not made.ticket):
                 # It could not be read; whoever can puts the lengths back.
                 Deferral(made.word, made.leave(), self._put_back)
 
@@ -106,7 +120,7 @@ class Recipients:
                 made.peek()
             return self.attached.deliver(names, results, owned)
         if self.group is None:
-            if not self._may_wait(made, names):
+            if not self._may_wait(names):
                 made.finish()
                 return self.attached.deliver(names, results, owned)
             self.lengths = []
@@ -141,10 +155,13 @@ class Recipients:
         for deferral in self.deferrals:
             deferral.tell()
 
-    def _may_wait(self, made: Submission, names: tuple[str, ...] = ()) -> bool:
+    def _may_wait(self, names: tuple[str, ...]) -> bool:
         """Whether results may be written before the word is read: what they show must be noted nowhere."""
         bound = {target.target for target in self.attached}
-        return self.late and bool(bound) and bound.issuperset(names) and not made.noted
+        return self.late and bool(bound) and bound.issuperset(names) and self.firsts == self._counted()
+
+    def _counted(self) -> int:
+        return sum(self.machine.policy.counters[name] for name in _FIRSTS)
 
     def _can_ask(self, made: Submission) -> bool:
         """Whether everything that is written lies where the word does."""

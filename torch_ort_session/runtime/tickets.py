@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch_ort_session.errors import DeviceValidationError
-from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.modes import watched
 from torch_ort_session.runtime.word import Fault
 
@@ -19,8 +17,7 @@ if TYPE_CHECKING:
     from torch_ort_session.runtime.validation import ValidationWord
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """Leave to use a validation word.
 
     Attributes:
@@ -44,29 +41,22 @@ class Submission:
         machine: Relies on nothing that a run with bad data showed; None where nothing is noted of runs.
         ticket: What it runs under.
         open: Whether somebody has to read the word yet.
-        firsts: Runs before it that were observed or captured.
         on_fault: Is told of bad data as well, before the caller is.
     """
 
-    __slots__ = ("firsts", "machine", "on_fault", "open", "ticket", "word")
+    __slots__ = ("machine", "on_fault", "open", "ticket", "word")
 
     def __init__(self, word: ValidationWord, machine: Machine | None) -> None:
         self.word = word
         self.machine = machine
         self.ticket: Ticket | None = None
         self.open = False
-        self.firsts = 0
         self.on_fault: Callable[[Fault], None] | None = None
-
-    @property
-    def noted(self) -> bool:
-        """Whether what a run under it showed was noted for later runs, or recorded."""
-        return self.firsts != _firsts(self.machine)
 
     @property
     def unread(self) -> bool:
         """Whether nobody has read the word."""
-        return self.ticket is not None and self.word.ticket == self.ticket
+        return self.ticket is not None and self.word.ticket is self.ticket
 
     def __enter__(self) -> Submission:
         """Begin.
@@ -76,7 +66,6 @@ class Submission:
         """
         self.ticket = self.word.begin()
         self.open = self.word.on = True
-        self.firsts = _firsts(self.machine)
         return self
 
     def finish(self) -> None:
@@ -162,11 +151,3 @@ def distrust(machine: Machine | None) -> None:
         machine.policy.distrust()
         machine.memo.distrust()
         machine.bodies.distrust()
-
-
-_FIRSTS = (counters.CAPTURES, counters.OBSERVED, counters.PRIMED, counters.REBUILT)
-
-
-def _firsts(machine: Machine | None) -> int:
-    counted = {} if machine is None else machine.policy.counters
-    return sum(counted.get(name, 0) for name in _FIRSTS)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from torch_ort_session.runtime.deferral import Deferral
 
 
+_CLEAR = [0] * layout.SIZE
+
+
 class ValidationWord:
     """A session's word, and the ticket of the run that it belongs to.
 
@@ -81,7 +84,7 @@ class ValidationWord:
                 "binding.read(), or call session.check(), before the next run",
                 kind="not asked yet",
             )
-        if not self.word.is_cpu or any(self.fetch()):
+        if not self.word.is_cpu or self.fetch() != _CLEAR:
             self.word.zero_()
         self.generation += 1
         self.ticket = Ticket(self, self.generation)
@@ -97,7 +100,7 @@ class ValidationWord:
             PlanError: The ticket is another session's, or is consumed.
             Exception: The word cannot be read; the ticket stays as it is.
         """
-        if ticket != self.ticket:
+        if ticket is not self.ticket:
             what = "of another session" if ticket.owner is not self else "consumed already"
             raise PlanError(f"validation ticket {ticket.generation} is {what}")
         fault = self.peek()
