@@ -20,7 +20,6 @@ from torch_ort_session.runtime.memo import Kept, Memo
 from torch_ort_session.runtime.pace import grown_since
 from torch_ort_session.runtime.shortened import Shortened
 from torch_ort_session.runtime.signature import signature_of
-from torch_ort_session.runtime.views import Views
 
 ACTIONS = {
     "primed": counters.PRIMED,
@@ -326,7 +325,7 @@ def test_m14_forms_have_a_cap() -> None:
         grown = grown_since(*signatures)
         assert grown is not None and grown.dims == (4,)
         forms.append(grown.form)
-        memo.kept(grown.form, program, lambda: Views({}))
+        memo.kept(grown.form, program)
     assert list(memo._kept) == forms[2:]
 
 

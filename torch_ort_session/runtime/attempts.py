@@ -24,6 +24,7 @@ from torch_ort_session.runtime.replay import replay
 from torch_ort_session.runtime.results import own
 from torch_ort_session.runtime.tickets import met_bad_data
 from torch_ort_session.runtime.tracing import watch_capture
+from torch_ort_session.runtime.views import viewed
 from torch_ort_session.runtime.warmup import Warm, frame_of
 
 
@@ -101,6 +102,7 @@ def record(
         except Exception as error:
             report, lasting = _breakage(error), False
         else:
+            captured = viewed(captured, policy.counters, verify=machine.verify)
             policy.captured(entry, captured)
             return captured, results
         restore_random(machine.device, state)

@@ -21,6 +21,7 @@ from torch_ort_session.runtime.relied import LastReads, Specs, last_reads, unlik
 from torch_ort_session.runtime.results import apart, own, storage_ids
 from torch_ort_session.runtime.shares import shares
 from torch_ort_session.runtime.tracing import region_facts, segment_name, watch_calls
+from torch_ort_session.runtime.views import Views
 from torch_ort_session.runtime.warmup import Warm
 from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
 
@@ -37,6 +38,7 @@ class Stage:
             the run made them: only seams and the user read those.
         relied: Of a seam: for each call those of its results whose shapes segments, or constants of the
             capture, rely on, with what they were in the warm run.
+        views: Of a seam: the view plan of those calls that make views of what the capture owns.
     """
 
     region: Region
@@ -44,6 +46,7 @@ class Stage:
     recording: Recording | None
     landings: tuple[tuple[int, torch.Tensor], ...] = ()
     relied: tuple[Specs, ...] = ()
+    views: Views | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,9 +101,17 @@ class Captured:
         constants = self.warm.program.constants
         return own(apart(results, self.lasting), constants, fed.values(), self.device)
 
+    def done(self) -> None:
+        """A replay has succeeded: the views that it made count from now on."""
+        for stage in self.stages:
+            if stage.views is not None:
+                stage.views.done()
+
     def close(self) -> None:
         """Give up every recording, together."""
         for stage in self.stages:
+            if stage.views is not None:
+                stage.views.drop()
             if stage.recording is not None:
                 stage.recording.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -31,7 +30,7 @@ from torch_ort_session.runtime.results import own, storages
 from torch_ort_session.runtime.shortened import Otherwise, Shortened
 from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
 from torch_ort_session.runtime.tracing import watch_capture, watch_program
-from torch_ort_session.runtime.views import Views, view_difference
+from torch_ort_session.runtime.views import view_difference
 from torch_ort_session.runtime.warmup import Warm, frame_of
 
 _LARGEST = 1 << 16
@@ -128,8 +127,7 @@ def run_growing(
     Raises:
         KernelError: A kernel failed.
     """
-    views = functools.partial(Views, machine.policy.counters, verify=machine.verify)
-    kept = machine.memo.kept(grown.form, program, views)
+    kept = machine.memo.kept(grown.form, program)
     machine.memo.noted = None
     made = _make(_Run(machine, program, outputs, grown, fed, kept, recording))
 
@@ -171,7 +169,6 @@ def _make(run: _Run) -> _Made:
     except Exception as error:
         # Where the feeds are at fault the eager run says so in its own words; else what is kept is.
         made = again()
-        kept.views.drop()
         if entry.captured is None:
             kept.latch()
             policy.count(counters.INELIGIBLE)
@@ -181,7 +178,6 @@ def _make(run: _Run) -> _Made:
             )
             policy.count(counters.REBUILT)
         return made
-    kept.views.done()
     policy.count(counters.GROWN)
     policy.count(counters.SKIPPED, short.dropped)
     policy.count(counters.VIEWS, len(short.views))
@@ -197,8 +193,7 @@ def _shortened(run: _Run, short: Shortened, entry: Entry, by: int) -> _Made:
         entry.warm = entry.warm or _warm(run, short)
         found = record(machine, entry, given, None)
         if not isinstance(found, Refused):
-            entry.captured = _viewed(run, found[0])
-            return _Made(found[1], constants, entry.captured)
+            return _Made(found[1], constants, found[0])
         machine.policy.declined(entry, found.report, lasting=found.lasting)
     captured = entry.captured
     if captured is None:
@@ -234,20 +229,8 @@ def _replayed(captured: Captured, given: Mapping[str, Any]) -> list[Any]:
             if made.shape != slot.shape or made.dtype is not slot.dtype:
                 raise Otherwise(value)
             frame[value] = slot.copy_(made)
+    captured.done()
     return [frame[value] for value in captured.warm.program.steps.outputs]
-
-
-def _viewed(run: _Run, captured: Captured) -> Captured:
-    """A capture whose seams make no views again of what the capture owns: static inputs and landings."""
-    steps, views = captured.warm.program.steps, run.kept.views
-    places = dict(zip(steps.input_names, steps.inputs, strict=True))
-    roots = {places[name] for name, _ in captured.copied}
-    roots.update(value for stage in captured.stages for value, _ in stage.landings)
-    stages = tuple(
-        stage if stage.recording else replace(stage, calls=views.over(stage.calls, steps.template, roots))
-        for stage in captured.stages
-    )
-    return replace(captured, stages=stages)
 
 
 def _entry(run: _Run, short: Shortened) -> Entry:

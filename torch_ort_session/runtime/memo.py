@@ -15,7 +15,7 @@ from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.pace import Form, Grown, described, grown_since, pace_of
 from torch_ort_session.runtime.shortened import Shortened, shortened
 from torch_ort_session.runtime.signature import Signature
-from torch_ort_session.runtime.views import Views
+from torch_ort_session.runtime.views import BoundProgram, Views, bound_program
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.capture import Captured
@@ -40,7 +40,6 @@ class Kept:
     """What is kept for runs of one form.
 
     Attributes:
-        views: Views that captures need not make again.
         first: A run; dims count from it.
         second: A run with larger dims.
         short: What follows from the two.
@@ -50,7 +49,6 @@ class Kept:
         latched: Whether nothing is to be had.
     """
 
-    views: Views
     first: Seen | None = None
     second: Seen | None = None
     short: Shortened | None = None
@@ -83,7 +81,6 @@ class Kept:
         if self.entry is not None and self.entry.captured is not None:
             self.entry.captured.close()
         self.short = self.entry = None
-        self.views.clear()
 
 
 class Memo:
@@ -103,6 +100,7 @@ class Memo:
         self._habit: tuple[Form | None, bool] = (None, False)
         self._given: Grown | None = None
         self.noted: Form | None = None
+        self._bound: BoundProgram | None = None
         self._kept: OrderedDict[Form, Kept] = OrderedDict()
         self._children: weakref.WeakSet[Memo] = weakref.WeakSet()
 
@@ -111,6 +109,26 @@ class Memo:
         made = Memo(self._limit)
         self._children.add(made)
         return made
+
+    def bound(self, program: Program, names: frozenset[str], views: Callable[[], Views]) -> BoundProgram:
+        """The steps of a binding, less views of what is bound.
+
+        Args:
+            program: The full program.
+            names: Inputs that are bound to tensors of which all is valid.
+            views: Makes an empty view plan.
+        """
+        found = self._bound
+        if found is None or found.source is not program or found.names != names:
+            self.unbind()
+            found = self._bound = bound_program(program, names, views())
+        return found
+
+    def unbind(self) -> None:
+        """Hold no views of bound tensors any more."""
+        if self._bound is not None:
+            self._bound.views.drop()
+        self._bound = None
 
     def captures(self) -> Iterator[Captured]:
         """Captures that are kept, those of bindings too."""
@@ -164,18 +182,12 @@ class Memo:
         kept = self._kept.get(form)
         return kept is not None and kept.latched
 
-    def kept(self, form: Form, program: Program, views: Callable[[], Views]) -> Kept:
-        """What is kept for runs of a form.
-
-        Args:
-            form: The form.
-            program: The full program.
-            views: Makes an empty view plan.
-        """
+    def kept(self, form: Form, program: Program) -> Kept:
+        """What is kept for runs of a form."""
         found = self._kept.get(form)
         if found is None:
             stateful = any(step.kernel.state for step in program.steps.items)
-            found = self._kept[form] = Kept(views(), latched=stateful)
+            found = self._kept[form] = Kept(latched=stateful)
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)[1].forget()
         else:
@@ -197,6 +209,7 @@ class Memo:
 
     def clear(self) -> None:
         """Drop everything."""
+        self.unbind()
         self._last = self._given = None
         self._habit = (None, False)
         for kept in self._kept.values():

@@ -51,6 +51,7 @@ def replay(
         diverged = _seam(captured, stage, frame)
         if diverged:
             break
+    captured.done()
     outputs = [frame[value] for value in captured.warm.program.steps.outputs]
     if delivery is not None:
         return outputs, diverged

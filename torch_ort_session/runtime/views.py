@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -19,6 +19,9 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.steps import NOTHING, Step, Steps, input_params
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.execute import BoundStep, Call, Program, Values
+
+if TYPE_CHECKING:
+    from torch_ort_session.runtime.capture import Captured
 
 _STREAK = 2
 """Mismatches on end after which a view plan is given up."""
@@ -80,11 +83,6 @@ class Views:
             node.kept = None
         self.entered.clear()
 
-    def clear(self) -> None:
-        """Forget the steps themselves."""
-        self.drop()
-        self.nodes.clear()
-
     def enter(self, node: _Node) -> None:
         """A run comes to a node; where that is so twice, the run before broke off."""
         if node in self.entered:
@@ -101,6 +99,58 @@ class Views:
         if self.streak >= _STREAK:
             self.latched = True
             self.counters[counters.UNVIEWED] += 1
+
+
+def viewed(captured: Captured, counted: dict[str, int], *, verify: bool) -> Captured:
+    """A capture whose seams make no views again of what it owns: its static inputs and its landings.
+
+    Args:
+        captured: The capture.
+        counted: Where it counts.
+        verify: Whether views are made again all the same and compared.
+    """
+    steps = captured.warm.program.steps
+    places = dict(zip(steps.input_names, steps.inputs, strict=True))
+    roots = {places[name] for name, _ in captured.copied}
+    stages = []
+    for stage in captured.stages:
+        views = Views(counted, verify=verify)
+        if stage.recording is None:
+            roots.update(value for value, _ in stage.landings)
+            calls = views.over(stage.calls, steps.template, roots)
+            stage = replace(stage, calls=calls, views=views) if views.nodes else stage
+        stages.append(stage)
+    return replace(captured, stages=tuple(stages))
+
+
+class BoundProgram(NamedTuple):
+    """A program that makes no views again of tensors that are bound.
+
+    Attributes:
+        source: The program it was made of.
+        names: Bound inputs.
+        program: The same, with calls that may be left out.
+        views: Its view plan.
+    """
+
+    source: Program
+    names: frozenset[str]
+    program: Program
+    views: Views
+
+
+def bound_program(program: Program, names: frozenset[str], views: Views) -> BoundProgram:
+    """A program of which views of bound tensors are kept.
+
+    Args:
+        program: The full program.
+        names: Inputs that are bound to tensors of which all is valid.
+        views: An empty view plan.
+    """
+    steps = program.steps
+    roots = {place for name, place in zip(steps.input_names, steps.inputs, strict=True) if name in names}
+    calls = views.over(program.calls, steps.template, roots)
+    return BoundProgram(program, names, replace(program, calls=calls), views)
 
 
 class _Kept(NamedTuple):
