@@ -17,6 +17,7 @@ from torch_ort_session.runtime.facts import OpFacts, facts_of
 from torch_ort_session.runtime.heirs import Heir, alike
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
 from torch_ort_session.runtime.recording import Refused
+from torch_ort_session.runtime.rewrites import rewritten
 from torch_ort_session.runtime.taped import TapeRecording
 
 _READS = frozenset(
@@ -241,7 +242,13 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         lazy = (
             any(t.is_conj() or t.is_neg() for t in (*results, *_tensors(full[:1]))) if facts.copies else False
         )
-        if fresh and facts.copies and not lazy:
+        calls = rewritten(facts.name, full, results) if fresh else []
+        if calls:
+            if facts.pointwise and len(calls) == 1:
+                self._note_heir(full, results[0])
+            for written, how, arguments in calls:
+                self.tape.add(written, how, arguments, [])
+        elif fresh and facts.copies and not lazy:
             self.tape.add("aten::copy_", "", [results[0], full[0], False], [])
         elif fresh and facts.into is not None and len(results) == len(listed):
             into = facts.into
