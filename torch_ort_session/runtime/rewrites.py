@@ -1,6 +1,6 @@
 """Rewrites: calls that write a result in place of an op that makes it anew, and give the same bits.
 
-Each is what torch's own kernel does once it has allocated its result, or another op that runs the same kernel.
+Each is what torch's own kernel does once its result is allocated, or an op that runs the same kernel.
 """
 
 from __future__ import annotations
