@@ -36,6 +36,7 @@ from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.nested import enter
+from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.padded import as_run, completed, run_padded
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Policy, Rules
@@ -80,13 +81,14 @@ class Session:
         self._validation = validation_for(device, options.validate)
         self._lock = threading.RLock()
         bodies = Bodies(None if options.capture == "off" else enter)
+        arena = Arena(device)
         self._machine = Machine(
             graph=self._model.graph,
             build=builder(device, self._weights, self._validation, bodies.door),
             device=device,
             policy=Policy(self._rules(options), {}),
-            recorder=functools.partial(_recorder, device, options.verify),
-            arena=Arena(device),
+            recorder=functools.partial(_recorder, device, options.verify, arena.packing),
+            arena=arena,
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
             verify=options.verify,
@@ -368,9 +370,10 @@ def load(
         return Session(load_model(model, base_dir=base_dir, limits=options.limits), target, options)
 
 
-def _recorder(device: torch.device, poison: bool) -> Recorder | str:
+def _recorder(device: torch.device, poison: bool, packing: Packing) -> Recorder | str:
     """A recorder for one capture, or why there is none."""
-    return recorder_for(device, poison=poison) or unavailable(device) or "nothing can be recorded here"
+    found = recorder_for(device, poison=poison, packing=packing)
+    return found or unavailable(device) or "nothing can be recorded here"
 
 
 def weight_bytes(graph: Graph) -> int:

@@ -112,7 +112,7 @@ def test_a_replay_that_accepts_what_an_eager_run_refuses_is_a_difference() -> No
 def test_verify_poisons_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def noted(device: torch.device, *, poison: bool = False) -> Recorder | None:
+    def noted(device: torch.device, *, poison: bool = False, packing: object = None) -> Recorder | None:
         asked.append(poison)
         return recorder_for(device, poison=poison) or cpu_recorder()
 

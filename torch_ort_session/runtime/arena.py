@@ -10,12 +10,20 @@ import weakref
 
 import torch
 
+from torch_ort_session.runtime.packing import Packing
+
 
 class Arena:
-    """Blocks on one device. A block never moves, and lives while a capture refers to it."""
+    """Blocks on one device. A block never moves, and lives while a capture refers to it.
 
-    def __init__(self, device: torch.device) -> None:
+    Attributes:
+        device: The device.
+        packing: Weights that captures share in another order.
+    """
+
+    def __init__(self, device: torch.device, packing: Packing | None = None) -> None:
         self.device = device
+        self.packing = packing or Packing()
         self._blocks: list[weakref.ref[torch.Tensor]] = []
         self._inner: Arena | None = None
 

@@ -165,11 +165,12 @@ def capture(
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
     attempt = _Attempt(warm, frame, recorder, reads, observer)
     try:
-        for region in regions:
-            if region.is_segment:
-                attempt.segment(region)
-            else:
-                attempt.seam(region)
+        with arena.packing.admitting(steps.template):
+            for region in regions:
+                if region.is_segment:
+                    attempt.segment(region)
+                else:
+                    attempt.seam(region)
         results = [frame[value] for value in steps.outputs]
         finished = attempt.finish(arena, [static for _, static in copied], give=delivery is None)
         for value in (*attempt.raw, *(place for _, place in passed)):

@@ -31,6 +31,7 @@ def statistics(machine: Machine) -> dict[str, int]:
         "plans": sum(entry.captured is not None for entry in entries),
         "body plans": sum(entry.captured is not None for entry in bodies),
         "arena bytes": machine.arena.nbytes,
+        "packed weight bytes": machine.arena.packing.nbytes,
         "static input bytes": sum(memory.static_inputs for memory in held) + places,
         "landing bytes": sum(memory.landings for memory in held),
         "crossing bytes": sum(memory.crossing for memory in held),

@@ -55,7 +55,7 @@ class Machine:
     def renewed(self) -> Machine:
         """The same, as before its first run."""
         policy = Policy(self.policy.rules, {})
-        arena, bodies = Arena(self.device), self.bodies.renewed()
+        arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
         return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=bodies)
 
     def for_body(self, policy: Policy) -> Machine:

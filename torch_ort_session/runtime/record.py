@@ -17,6 +17,7 @@ import torch
 
 from torch_ort_session.ops import native
 from torch_ort_session.runtime.nativetape import NativeModule
+from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.recording import (
     Diverged,
     Finished,
@@ -74,12 +75,15 @@ def unavailable(device: torch.device) -> str:
     return native.status().reason
 
 
-def recorder_for(device: torch.device, *, poison: bool = False) -> Recorder | None:
+def recorder_for(
+    device: torch.device, *, poison: bool = False, packing: Packing | None = None
+) -> Recorder | None:
     """A fresh recorder, to be shared by the recordings of one plan.
 
     Args:
         device: Where the recorded work takes place.
         poison: On the CPU, fill slots with 0xFF after their last reader, so that a late read shows.
+        packing: On the CPU, packs the weights of convolutions.
 
     Returns:
         The recorder; None where :func:`unavailable` has a reason.
@@ -89,7 +93,7 @@ def recorder_for(device: torch.device, *, poison: bool = False) -> Recorder | No
     if device.type == "cuda":
         return CudaRecorder(device)
     module = _native_module()
-    return None if module is None else TapeRecorder(module, poison=poison)
+    return None if module is None else TapeRecorder(module, poison=poison, packing=packing)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ It refuses what no tape can repeat.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_ort_session.runtime.facts import OpFacts, facts_of
 from torch_ort_session.runtime.heirs import Heir, alike
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
+from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.recording import Refused
-from torch_ort_session.runtime.rewrites import rewritten
+from torch_ort_session.runtime.rewrites import Call, rewritten
 from torch_ort_session.runtime.taped import TapeRecording
 
 _READS = frozenset(
@@ -51,16 +52,16 @@ class TapeRecorder:
     Args:
         native: The compiled extension.
         poison: Fill every slot with 0xFF after its last reader, so that a late read shows.
+        packing: Packs the weights of convolutions.
     """
 
-    def __init__(self, native: NativeModule, *, poison: bool = False) -> None:
-        self._native = native
-        self._poison = poison
+    def __init__(self, native: NativeModule, *, poison: bool = False, packing: Packing | None = None) -> None:
+        self._native, self._poison, self._packing = native, poison, packing or Packing()
 
     def record(self, body: Callable[[], None]) -> TapeRecording:
         """Run ``body`` without gradients and record its calls; see :class:`~.recording.Recorder`."""
         tape = self._native.Tape()
-        writer = _Writer(self._native, tape)
+        writer = _Writer(self._native, tape, self._packing)
         try:
             with _recording_modes(), _Reads(writer), writer:
                 body()
@@ -132,9 +133,9 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         heirs: Calls whose result may take the place of an argument: the call, its result's storage, theirs.
     """
 
-    def __init__(self, native: NativeModule, tape: NativeTape) -> None:
+    def __init__(self, native: NativeModule, tape: NativeTape, packing: Packing) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.native = native
+        self.native, self.packing = native, packing
         self.tape = tape
         self.refusal: Refused | None = None
         self.views = 0
@@ -239,10 +240,14 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fresh: bool,
     ) -> None:
         name, overload = facts.name
+        calls: Sequence[Call] = ()
+        if name == "aten::convolution":
+            calls = self.packing.into(full, results[0])
+        elif fresh:
+            calls = rewritten(facts.name, full, results)
         lazy = (
             any(t.is_conj() or t.is_neg() for t in (*results, *_tensors(full[:1]))) if facts.copies else False
         )
-        calls = rewritten(facts.name, full, results) if fresh else []
         if calls:
             if facts.pointwise and len(calls) == 1:
                 self._note_heir(full, results[0])

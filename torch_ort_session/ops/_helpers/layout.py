@@ -89,12 +89,12 @@ def convolution(
         if x.dtype in _HALVES:
             x = channels_last(x)
         elif x.dtype == torch.float32 and (w.shape[2] != 1 or w.shape[3] != 1 or strides != [1, 1]):
-            x = x.contiguous() if _unfolds(x, w, dilations, groups) else channels_last(x)
+            x = x.contiguous() if _unfolds(x, w, groups) else channels_last(x)
     return torch.convolution(x, w, b, strides, pads, dilations, False, [0] * len(strides), groups)
 
 
-def _unfolds(x: Tensor, w: Tensor, dilations: list[int], groups: int) -> bool:
+def _unfolds(x: Tensor, w: Tensor, groups: int) -> bool:
     if x.shape[0] != 1 or x.numel() > _UNFOLDED or min(w.shape[2], w.shape[3]) > _UNFOLDED_WIDTH:
         return False
     gains = x.shape[1] < _FEW or w.numel() > _HEAVY * x.numel()
-    return gains and groups == 1 and dilations == [1, 1]
+    return gains and groups == 1

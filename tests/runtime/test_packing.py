@@ -1,0 +1,162 @@
+"""Convolutions on a tape: results in slots, weights that are packed once, and the same bits."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+from textmodel import model
+from torch import Tensor
+
+import torch_ort_session as tos
+from torch_ort_session.ops._helpers.layout import channels_last
+from torch_ort_session.runtime import packing
+from torch_ort_session.runtime.packing import Packing
+from torch_ort_session.runtime.record import TapeRecording, unavailable
+
+pytestmark = pytest.mark.skipif(bool(unavailable(torch.device("cpu"))), reason="the extension is not built")
+
+PACKED = "packed weight bytes"
+
+
+def noise(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def session_of(shape: tuple[int, ...], w: Tensor, attributes: str = "", **options: Any) -> tos.Session:
+    """A model of a convolution between two other steps."""
+    text = (
+        f"g (float[{','.join(map(str, shape))}] x) => (float[a,b,c,d] y)"
+        f" {{ p = Sigmoid(x) q = Conv {attributes} (p, w, b) y = Neg(q) }}"
+    )
+    proto = model(text, weights={"w": w, "b": noise(w.shape[0], seed=9)})
+    return tos.load(proto, options=tos.Options(**options))
+
+
+def convolved(session: tos.Session) -> bool:
+    """Whether the convolution itself is recorded, whose result has no slot."""
+    (entry,) = (entry for _, entry in session._machine.policy.everything())
+    assert entry.captured is not None
+    (stage,) = entry.captured.stages
+    assert isinstance(stage.recording, TapeRecording)
+    tape = stage.recording._tape
+    return "aten::convolution" in [tape.name(place) for place in range(len(tape))]
+
+
+# The input's shape, the weight's, attributes, and whether the weight is packed.
+KINDS = {
+    "3x3": ((1, 64, 30, 20), (32, 64, 3, 3), "<pads = [1, 1, 1, 1]>", True),
+    "of several images": ((3, 8, 9, 9), (16, 8, 3, 3), "", True),
+    "depthwise": ((1, 24, 14, 14), (24, 1, 3, 3), "<group = 24, pads = [1, 1, 1, 1]>", True),
+    "grouped": ((1, 12, 14, 14), (8, 6, 3, 3), "<group = 2>", True),
+    "strided": ((1, 3, 90, 91), (8, 3, 3, 3), "<strides = [2, 3]>", True),
+    "dilated": ((1, 8, 60, 60), (8, 8, 3, 3), "<dilations = [2, 2]>", True),
+    "one channel": ((1, 1, 150, 150), (8, 1, 3, 3), "", True),
+    "one result channel": ((1, 32, 40, 40), (1, 32, 3, 3), "", True),
+    "padded on one side": ((1, 16, 40, 40), (8, 16, 3, 3), "<pads = [0, 0, 1, 1]>", True),
+    "large windows": ((1, 8, 12, 12), (4, 8, 5, 5), "", True),
+    "small": ((1, 8, 9, 9), (8, 8, 3, 3), "", False),
+    "small, with a large weight": ((1, 32, 6, 6), (64, 32, 3, 3), "", False),
+    "1x1": ((1, 16, 24, 24), (8, 16, 1, 1), "", False),
+}
+
+
+@pytest.mark.parametrize("shape, weight, attributes, packed", KINDS.values(), ids=KINDS)
+def test_m13_results_of_convolutions_lie_in_slots(
+    shape: tuple[int, ...], weight: tuple[int, ...], attributes: str, packed: bool
+) -> None:
+    w = noise(*weight, seed=1)
+    eager = session_of(shape, w, attributes, capture="off")
+    session = session_of(shape, w, attributes, capture="required")
+    for seed in range(5):
+        feed = {"x": noise(*shape, seed=seed)}
+        (ours,), (theirs,) = session.run(None, feed), eager.run(None, feed)
+        assert torch.equal(ours, theirs)
+    assert session.stats()["replays"] > 0
+    assert not convolved(session)
+    assert session.stats()[PACKED] == (w.nbytes if packed else 0)
+
+
+def test_m13_late_reads_would_show() -> None:
+    w, shape = noise(8, 8, 3, 3, seed=1), (1, 8, 60, 60)
+    eager = session_of(shape, w, capture="off")
+    session = session_of(shape, w, capture="required", verify=True)
+    for seed in range(5):
+        feed = {"x": noise(*shape, seed=seed)}
+        assert torch.equal(session.run(None, feed)[0], eager.run(None, feed)[0])
+    assert session.stats()["probes"] == 1 and session.stats()["probe mismatches"] == 0
+
+
+def test_a_weight_that_is_fed_is_not_packed() -> None:
+    shape = (1, 8, 60, 60)
+    text = "g (float[1,8,60,60] x, float[8,8,3,3] w) => (float[a,b,c,d] y) { p = Sigmoid(x) y = Conv(p, w) }"
+    session = tos.load(model(text), options=tos.Options(capture="required"))
+    for seed in range(5):
+        x, w = noise(*shape, seed=seed), noise(8, 8, 3, 3, seed=seed + 10)
+        (y,) = session.run(None, {"x": x, "w": w})
+        torch.testing.assert_close(y, torch.conv2d(torch.sigmoid(x), w), rtol=1e-5, atol=1e-5)
+    assert session.stats()["replays"] > 0 and session.stats()[PACKED] == 0
+
+
+def test_m22_captures_share_packed_weights_and_release_them() -> None:
+    w = noise(8, 8, 3, 3, seed=1)
+    text = "g (float[n,8,h,60] x) => (float[a,b,c,d] y, float[a,b,c,d] z) { y = Conv(x, w) z = Neg(y) }"
+    session = tos.load(model(text, weights={"w": w}), options=tos.Options(capture="required"))
+
+    def run(height: int, names: list[str] | None = None) -> None:
+        for seed in range(4):
+            session.run(names, {"x": noise(1, 8, height, 60, seed=seed)})
+
+    run(60)
+    assert session.stats()[PACKED] == w.nbytes
+    run(60, ["z"])
+    assert session.stats()["plans"] == 2 and session.stats()[PACKED] == w.nbytes
+    run(50)
+    assert session.stats()["plans"] == 3 and session.stats()[PACKED] == 2 * w.nbytes
+    session.release_memory()
+    assert session.stats()[PACKED] == 0
+    run(60)
+    assert session.stats()[PACKED] == w.nbytes
+
+
+@pytest.mark.parametrize(
+    "name, lacking",
+    [("_has_sum", lambda: False), ("_backend", lambda full: ""), ("_same", lambda arguments, result: False)],
+    ids=["without the ops", "without the choice", "where bits differ"],
+)
+def test_else_the_convolution_itself_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, name: str, lacking: Any
+) -> None:
+    monkeypatch.setattr(packing, name, lacking)
+    w, shape = noise(8, 8, 3, 3, seed=1), (1, 8, 60, 60)
+    eager = session_of(shape, w, capture="off")
+    session = session_of(shape, w, capture="required")
+    for seed in range(5):
+        feed = {"x": noise(*shape, seed=seed)}
+        assert torch.equal(session.run(None, feed)[0], eager.run(None, feed)[0])
+    assert session.stats()[PACKED] == 0
+    assert convolved(session)
+
+
+def into(pack: Packing, x: Tensor, w: Tensor) -> list[packing.Call]:
+    full = [x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1]
+    return pack.into(full, torch.ops.aten.convolution(*full))
+
+
+def test_only_weights_in_admitted_memory_are_packed() -> None:
+    pack, x, w = Packing(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
+    assert not into(pack, x, w)
+    with pack.admitting([None, w, "text"]):
+        with pack.admitting([x]):
+            assert not into(pack, x, w)
+        calls, part = into(pack, x, w), into(pack, x, w[1:])
+        assert [name for name, _, _ in calls] == ["aten::zero_", "mkldnn::_convolution_pointwise_"]
+        assert into(pack, x, w)[1][2][2] is calls[1][2][2]
+        assert part[1][2][2] is not calls[1][2][2]
+        assert pack.nbytes == w.nbytes + w[1:].nbytes
+    assert not into(pack, x, w)
+    del calls, part
+    gc.collect()
+    assert pack.nbytes == 0
