@@ -175,7 +175,7 @@ def test_a_body_that_is_too_short_is_not_recorded() -> None:
     assert plans(session)[0].facts.hopeless
     session, eager = pair(CHOICE)
     for _ in range(5):
-        agree(session, eager, chosen(length=1 << 18))
+        agree(session, eager, chosen(length=1 << 16))
     assert counted(session, OBSERVED, CAPTURED, "body declines", "latched body signatures") == (1, 0, 1, 1)
 
 

@@ -60,8 +60,7 @@ def test_m10_explain_shows_bodies_of_runs_that_are_all_seams_and_bodies_within_b
     assert_expected_inline(
         bodies(session.explain()),
         """\
-Loop_0/body: 2 steps; not recorded: 1 launch save less than it takes to copy 4 tensors in and
-out
+Loop_0/body: 2 steps; not recorded: 1 launch saves less than it takes to copy 2 tensors
 Loop_0/body/Loop_1/body: 13 steps
   (j: int64[], f: bool[], p: float32[4], w (outer): float32[4]): captured after 100 calls""",
     )
@@ -80,12 +79,12 @@ regions
            host control flow or sequence: which branch runs depends on data
            then_branch: 12 steps
              (x (outer): float32[65536], w (outer): float32[65536]): latched after 3 calls
-               below minimum length: 12 launches save less than it takes to copy 3 tensors in
-               and out (786432 bytes)
+               below minimum length: 12 launches save less than it takes to copy 3 tensors of
+               786432 bytes
            else_branch: 13 steps
              (x (outer): float32[65536], w (outer): float32[65536]): latched after 2 calls
-               below minimum length: 13 launches save less than it takes to copy 3 tensors in
-               and out (786432 bytes)""",
+               below minimum length: 13 launches save less than it takes to copy 3 tensors of
+               786432 bytes""",
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -50,7 +50,7 @@ class Door:
         machine = None if self.machine is None else self.machine()
         if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or watched():
             return None
-        plan = machine.bodies.plan(body, program)
+        plan = machine.bodies.plan(body, program, machine.device)
         return (
             None
             if plan.facts.hopeless and not plan.facts.lasting
@@ -82,11 +82,11 @@ class Bodies:
         """The same, as before the first run."""
         return Bodies(self.run, self.door)
 
-    def plan(self, body: BodySteps, program: Program) -> BodyPlan:
+    def plan(self, body: BodySteps, program: Program, device: torch.device) -> BodyPlan:
         """The plan of a body, made when it is first asked for."""
         found = self.plans.get(body)
         if found is None:
-            found = self.plans[body] = BodyPlan(facts_of(body, program))
+            found = self.plans[body] = BodyPlan(facts_of(body, program, device))
         return found
 
     def forget_constants(self) -> None:
@@ -144,12 +144,13 @@ class BodyFacts:
     lasting: bool
 
 
-def facts_of(body: BodySteps, program: Program) -> BodyFacts:
+def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFacts:
     """What there is to know of a body before its first call.
 
     Args:
         body: The body.
         program: Its steps made callable.
+        device: The session's device.
     """
     steps = body.steps
     inside = tuple(place for _, place in body.captured)
@@ -163,7 +164,7 @@ def facts_of(body: BodySteps, program: Program) -> BodyFacts:
         outside=tuple(place for place, _ in body.captured),
         read=tuple(place in found for place in whole.inputs),
         results=tuple(steps.names[output] for output in steps.outputs),
-        hopeless=hopeless(whole, len(steps.inputs)),
+        hopeless=hopeless(whole, len(steps.inputs), device),
         lasting=not whole.inputs and not _varies(steps),
     )
 
@@ -220,39 +221,48 @@ class BodyEntry(Entry):
     ready: Ready | None = None
 
 
+Row: TypeAlias = tuple[torch.dtype, torch.Size, torch.device, torch.Tensor]
+"""What a tensor has to be that a recording reads, and where it reads it."""
+
+
+class Made(NamedTuple):
+    """A result in the memory of a recording.
+
+    Attributes:
+        tensor: The result.
+        copied: Whether later calls write its memory.
+        lendable: Whether it may be used until the next call is made, its inputs included.
+        source: The input that it is, handed on; -1 where it is none.
+    """
+
+    tensor: torch.Tensor
+    copied: bool
+    lendable: bool
+    source: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
     """A captured signature of a body, ready for calls.
 
     Attributes:
-        forms: Dtype, dims and device of each tensor that comes in; None for what is no tensor.
+        rows: Of each input that is read, what it has to be; None for one that is not.
         places: Where the capture reads each; None where it reads it not at all, or as it comes.
-        written: Identities of all storages that later calls write or read, these places included.
-        recording: All of a call; None when there are seams.
-        results: Where there are none the outputs in the recording's memory, each with whether it lies in such
-            a storage and whether it may be lent until the next call.
+        written: Identities of all storages that later calls write, these places included.
+        recording: All of a call; None where there are seams, or something else than tensors.
+        results: The outputs of the recording.
     """
 
-    forms: tuple[tuple[torch.dtype, torch.Size, torch.device] | None, ...]
+    rows: tuple[Row | None, ...]
     places: tuple[torch.Tensor | None, ...]
     written: frozenset[int]
     recording: Recording | None
-    results: tuple[tuple[torch.Tensor, bool, bool], ...]
+    results: tuple[Made, ...]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the places."""
         return sum(place.nbytes for place in self.places if place is not None)
-
-    def fits(self, given: Sequence[Value]) -> bool:
-        """Whether a call is of this signature; False as well where that is not to be told at a glance."""
-        for value, form in zip(given, self.forms, strict=True):
-            if form is None or not isinstance(value, torch.Tensor):
-                return False
-            dtype, shape, device = form
-            if value.dtype is not dtype or value.shape != shape or value.device != device:
-                return False
-        return True
 
 
 class BodyPolicy(Policy):
@@ -340,36 +350,40 @@ def _told(signature: Signature, entry: Entry) -> dict[str, Any]:
     return {"signature": feeds, "state": entry.state, "calls": entry.runs, "why": why}
 
 
-def ready_for(
-    program: Program,
-    captured: Captured,
-    given: Sequence[Value],
-    places: tuple[torch.Tensor | None, ...],
-) -> Ready:
+def ready_for(facts: BodyFacts, captured: Captured, places: tuple[torch.Tensor | None, ...]) -> Ready:
     """A capture, ready for calls.
 
     Args:
-        program: Of the body.
+        facts: Of the body.
         captured: Its capture.
-        given: What the call that was captured was given.
-        places: Where the capture reads that.
+        places: Where the capture reads what it is given; None where it reads it not at all, or as it comes.
     """
     # Constants of the model are protected wherever results are handed out; those of this plan are not.
-    constants = storage_ids(program.steps.template)
-    inputs = storage_ids(places)
-    changing = (captured.lasting - constants) | inputs
-    results: list[tuple[torch.Tensor, bool, bool]] = []
-    for made in captured.results or ():
-        storage = made.untyped_storage()._cdata
-        # A place that is lent would be written while other places still have to be filled from it.
-        results.append((made, storage in changing, storage not in inputs))
+    changing = (captured.lasting - storage_ids(facts.program.steps.template)) | storage_ids(places)
+    plain = all(place is not None or not read for place, read in zip(places, facts.read, strict=True))
+    results = tuple(_made(tensor, changing, places) for tensor in captured.results or ())
     return Ready(
-        forms=tuple(
-            (value.dtype, value.shape, value.device) if isinstance(value, torch.Tensor) else None
-            for value in given
-        ),
+        rows=tuple(_row(place) for place in places),
         places=places,
         written=frozenset(changing),
-        recording=None if captured.results is None else captured.whole,
-        results=tuple(results),
+        recording=captured.whole if plain and captured.results is not None else None,
+        results=results,
     )
+
+
+def _row(place: torch.Tensor | None) -> Row | None:
+    return None if place is None else (place.dtype, place.shape, place.device, place)
+
+
+def _made(tensor: torch.Tensor, changing: Collection[int], places: Sequence[torch.Tensor | None]) -> Made:
+    """What becomes of a result."""
+    storage = tensor.untyped_storage()._cdata
+    source = next((n for n, p in enumerate(places) if p is not None and _same(p, tensor)), -1)
+    # A place that is lent would be written while other places still have to be filled from it.
+    return Made(tensor, storage in changing, storage not in storage_ids(places), source)
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.untyped_storage()._cdata != b.untyped_storage()._cdata:
+        return False
+    return a.shape == b.shape and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()

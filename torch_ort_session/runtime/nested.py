@@ -10,7 +10,15 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.attempts import Refused, record, replayed
-from torch_ort_session.runtime.bodies import BodyEntry, BodyFacts, BodyPlan, BodyPolicy, Ready, ready_for
+from torch_ort_session.runtime.bodies import (
+    BodyEntry,
+    BodyFacts,
+    BodyPlan,
+    BodyPolicy,
+    Made,
+    Ready,
+    ready_for,
+)
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Values, check_formals, execute
 from torch_ort_session.runtime.machine import Machine
@@ -21,6 +29,7 @@ from torch_ort_session.runtime.warmup import warm_up
 from torch_ort_session.runtime.worth import not_worth
 from torch_ort_session.trace.observer import OP
 
+_Tensor = torch.Tensor
 Places = tuple[torch.Tensor | None, ...]
 
 
@@ -52,30 +61,51 @@ class Nested:
         check_formals(facts.formals, inputs)
         if facts.lasting:
             return self._lasting()
-        entry = None if plan.policy is None else plan.policy.last
-        ready = None if entry is None else entry.ready
-        given = (*inputs, *self.outer)
-        observer = self.machine.tracer.observer
+        machine, policy = self.machine, plan.policy
+        observer = machine.tracer.observer
         if observer.on:
             with observer.span(OP, "body", {"body": facts.name}):
-                return self._call(given)
-        if entry is None or ready is None or not ready.fits(given):
-            return self._call(given)
-        if ready.recording is None or (self.machine.verify and not entry.proven):
-            return self._replay(entry, ready, given)
-        self._fill(ready, given)
+                return self._call((*inputs, *self.outer))
+        entry = None if policy is None else policy.last
+        ready = None if entry is None else entry.ready
+        if entry is None or ready is None or ready.recording is None or (machine.verify and not entry.proven):
+            return self._call((*inputs, *self.outer))
+        filled = self.filled is ready
+        given = inputs if filled else (*inputs, *self.outer)
+        for row, value in zip(ready.rows, given, strict=False):
+            # A recording is short: a call an input would show.
+            if row is not None and not (
+                isinstance(value, _Tensor)
+                and value.dtype is row[0]
+                and value.shape == row[1]
+                and value.device == row[2]
+            ):
+                return self._call((*inputs, *self.outer))
+        if not filled:
+            self.filled = ready
+            self.lent |= ready.written
+        for place, value in zip(ready.places, given, strict=False):
+            if place is not None:
+                place.copy_(value)  # type: ignore[arg-type]
         try:
             ready.recording.replay()
         except Exception as error:
-            return self._replay(entry, ready, given, error)
+            return self._replay(entry, ready, (*inputs, *self.outer), error)
         entry.runs += 1
-        self.machine.policy.counters[counters.BODY_REPLAYS] += 1
-        return tuple(
-            [
-                made if not copied or (lendable and place < lend) else made.clone()
-                for place, (made, copied, lendable) in enumerate(ready.results)
-            ]
-        )
+        machine.policy.counters[counters.BODY_REPLAYS] += 1
+        return tuple([self._result(made, inputs, n < lend) for n, made in enumerate(ready.results)])
+
+    def _result(self, made: Made, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
+        tensor, copied, lendable, source = made
+        if not copied or (lent and lendable):
+            return tensor
+        if source >= 0:
+            own = len(inputs)
+            value = inputs[source] if source < own else self.outer[source - own]
+            # What a replay lent is written by the next one: the place still has what came in.
+            if isinstance(value, _Tensor) and value.untyped_storage()._cdata not in self.lent:
+                return value
+        return tensor.clone()
 
     def keep(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """Values in memory that no later call writes."""
@@ -125,7 +155,7 @@ class Nested:
         fed = dict(zip(facts.program.steps.input_names, given, strict=True))
         parts = None, machine.build, facts.program, facts.results, (), fed
         warm, results = warm_up(*parts, machine.minimum, policy.loose)
-        why = not_worth(warm, given, facts.formals, machine.device, policy.quarantined)
+        why = not_worth(warm, facts.formals, machine.device, policy.quarantined)
         if why:
             policy.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
         else:
@@ -155,7 +185,7 @@ class Nested:
                 policy.declined(entry, found.report, lasting=found.lasting)
             return results
         captured, made = found
-        ready = entry.ready = ready_for(facts.program, captured, given, places)
+        ready = entry.ready = ready_for(facts, captured, places)
         self.filled = ready
         self.lent |= ready.written
         return tuple(apart(made, ready.written))

@@ -15,6 +15,7 @@ from torch_ort_session.ir.types import TensorType
 from torch_ort_session.ops.kernel import KernelContext, Value, kernel
 
 _SEAM = "which steps run depends on data"
+_CPU = torch.device("cpu")
 
 
 @kernel("If", since=(1, 11, 13, 16, 19, 21, 23, 24, 25), host=("cond",), seam=_SEAM)
@@ -38,11 +39,11 @@ def loop(max_trips: int | None, cond: bool | None, *carried: Value, ctx: KernelC
     state: tuple[Value, ...] = carried
     scans: list[list[Value]] = [[] for _ in range(len(graph.outputs) - 1 - count)]
     going = cond is None or cond
+    flag = torch.scalar_tensor(True, dtype=torch.bool, device=_CPU)
     index = 0
     while going and (max_trips is None or index < max_trips):
         # Host values: a body that slices by its trip number, or counts with it, waits for no device.
-        number = torch.tensor(index, dtype=torch.int64, device="cpu")
-        flag = torch.tensor(True, device="cpu")
+        number = torch.scalar_tensor(index, dtype=torch.int64, device=_CPU)
         results = body(number, flag, *state, lend=1 + count)
         state = results[1 : 1 + count]
         _check_carried(carried, state, graph, 2)
@@ -172,7 +173,7 @@ def _check_carried(
     for number, (a, b) in enumerate(zip(first, last, strict=True)):
         if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
             continue
-        if a.dtype is b.dtype and (a.shape == b.shape or not dims) and len(a.shape) == len(b.shape):
+        if a.dtype is b.dtype and (a.shape == b.shape if dims else a.dim() == b.dim()):
             continue
         info = graph.inputs[place + number]
         ranked = isinstance(info.type, TensorType) and info.type.shape is not None
