@@ -3,8 +3,9 @@
 It is told from the steps and the bytes alone, never by a clock, so that the same model is recorded the same
 way everywhere. The numbers for the CPU were measured with bodies of 1 to 16 pointwise steps over 1 to 4
 tensors of 64 bytes to 4 MB: a step takes 1.1 microseconds less in a replay, a call 3.5 more, and a tensor
-that is copied 0.4 more; memory for a large tensor an eager step gets from the system anew, page by page, while a
-replay has a slot. Those for CUDA are about what a launch takes there: a replay is one, and so is every copy.
+that is copied 0.4 more; memory for a large tensor an eager step gets from the system anew, page by page,
+while a replay has a slot. Those for CUDA are about what a launch takes there: a replay is one, and so is
+every copy.
 """
 
 from __future__ import annotations
