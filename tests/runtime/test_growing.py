@@ -8,6 +8,7 @@ from typing import Any
 import onnxruntime
 import pytest
 import torch
+from expecttest import assert_expected_inline
 from textmodel import model
 
 import torch_ort_session as tos
@@ -289,3 +290,36 @@ def test_m14_only_one_shape_stays_the_same_twice(proto: Any) -> None:
     assert session.stats()[counters.REPLAYS] > 0
     run(session, eager, feed, 5)
     assert growth(session)["captures"] == 2
+
+
+def told(session: tos.Session) -> str:
+    found = [part for part in session.explain().split("\n\n") if part.startswith("growing ")]
+    return "\n\n".join(found)
+
+
+def test_m14_explain_tells_what_is_replayed_and_what_grows() -> None:
+    session = tos.load(model(LIMIT))
+    for feed in limited(range(12, 20)):
+        session.run(None, feed)
+    assert_expected_inline(
+        told(session),
+        """\
+growing (x: float32[grows, 2], q: float32[1, 2]) -> (y, z)
+  1 of 8 steps are known beforehand
+  4 are replayed, in 1 segment
+  3 steps from 'Slice_0': disqualified by growth, 'x' grows from run to run""",
+    )
+
+
+def test_m14_explain_tells_why_nothing_is_recorded() -> None:
+    text = "g (float[n, 2] x) => (float[a, b] y) <float[1, 1] w = {7}> { s = Shape(x) y = Expand(w, s) }"
+    session = tos.load(model(text))
+    for n in range(3, 9):
+        session.run(None, {"x": torch.zeros(n, 2)})
+    assert_expected_inline(
+        told(session),
+        """\
+growing (x: float32[grows, 2]) -> (y)
+  1 of 2 steps are known beforehand
+  the others run one by one: none of them can be recorded apart from what grows""",
+    )

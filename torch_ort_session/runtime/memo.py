@@ -226,8 +226,32 @@ class Memo:
                 short = kept.short
                 state = f"{short.dropped} of {short.total} steps are known beforehand"
                 state += f", {len(short.views)} of them views of what stays the same" if short.views else ""
-            lines.append(f"growing {described(form)}\n  {state}")
+            lines.append("\n  ".join((f"growing {described(form)}", state, *_recordings(kept))))
         return "\n\n".join([*lines, *filter(None, map(str, tuple(self._children)))])
+
+
+def _recordings(kept: Kept) -> Iterator[str]:
+    """What of the steps that are left is replayed, and what is not and why."""
+    entry = kept.entry
+    if entry is None:
+        return
+    if entry.captured is None:
+        if entry.report is not None:
+            yield "the others run one by one"
+            yield from str(entry.report).splitlines()
+        elif entry.latched:
+            yield "the others run one by one: none of them can be recorded apart from what grows"
+        return
+    stages = entry.captured.stages
+    segments = [stage for stage in stages if stage.region.is_segment]
+    replayed = sum(len(stage.calls) for stage in segments)
+    yield f"{replayed} are replayed, in {len(segments)} segment{'' if len(segments) == 1 else 's'}"
+    for stage in stages:
+        region = stage.region
+        if region.reason is not None:
+            count, first = len(stage.calls), stage.calls[0].step.node.name
+            steps = f"{count} step{'' if count == 1 else 's'}"
+            yield f"{steps} from {first!r}: {region.reason.value}, {region.message}"
 
 
 def shorten(program: Program, kept: Kept, form: Form) -> None:
