@@ -119,7 +119,11 @@ class Submission:
                 raise fault.error() from error
 
     def _read(self, ticket: Ticket) -> Fault | None:
-        fault = self.word.read(ticket)
+        try:
+            fault = self.word.read(ticket)
+        except Exception:
+            distrust(self.machine)
+            raise
         if fault is not None:
             distrust(self.machine)
             if self.on_fault is not None:
