@@ -222,3 +222,63 @@ def next_feed(
     return following | {
         name.replace("present", "past"): value for name, value in results.items() if name != "logits"
     }
+
+
+class TorchDecoder:
+    """The same network written for torch, as model code does, on the weights of the ONNX one."""
+
+    def __init__(self, size: Size, model: onnx.ModelProto) -> None:
+        self.size = size
+        self.weights = {
+            tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy())
+            for tensor in model.graph.initializer
+        }
+
+    def run(self, feed: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Logits and longer caches, in the order of the model's outputs."""
+        with torch.inference_mode():
+            return self._run(feed)
+
+    def _run(self, feed: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        w, size = self.weights, self.size
+        ids, positions = feed["input_ids"], feed["position_ids"]
+        x = torch.nn.functional.embedding(ids, w["embed"])
+        batch, length = ids.shape
+        total = feed["past.0.key"].shape[2] + length
+        low = torch.finfo(x.dtype).min
+        mask = torch.full((length, total), low).triu(total - length + 1)[None, None].expand(batch, 1, -1, -1)
+        mask = mask.masked_fill(feed["attention_mask"][:, None, None, :] == 0, low)
+        tables = w["cos"][positions][:, None], w["sin"][positions][:, None]
+        caches: list[torch.Tensor] = []
+        for layer in range(size.layers):
+            name = f"layers.{layer}."
+            normed = self._norm(name + "norm1", x)
+            query, key, value = (
+                torch.matmul(normed, w[name + part]).view(batch, length, heads, size.width).transpose(1, 2)
+                for part, heads in (("q", size.heads), ("k", size.groups), ("v", size.groups))
+            )
+            key = torch.cat([feed[f"past.{layer}.key"], self._turned(key, tables)], 2)
+            value = torch.cat([feed[f"past.{layer}.value"], value], 2)
+            caches += [key, value]
+            keys, values = self._repeated(key), self._repeated(value)
+            scores = torch.matmul(self._turned(query, tables), keys.transpose(2, 3)) / size.width**0.5
+            mixed = torch.matmul(torch.softmax(scores + mask, -1), values)
+            mixed = mixed.transpose(1, 2).reshape(batch, length, size.hidden)
+            x = x + torch.matmul(mixed, w[name + "o"])
+            normed = self._norm(name + "norm2", x)
+            gate = torch.nn.functional.silu(torch.matmul(normed, w[name + "gate"]))
+            x = x + torch.matmul(gate * torch.matmul(normed, w[name + "up"]), w[name + "down"])
+        return [torch.matmul(self._norm("norm", x), w["head"]), *caches]
+
+    def _norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        return self.weights[name] * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
+
+    def _turned(self, x: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        left, right = x.chunk(2, -1)
+        return x * tables[0] + torch.cat((-right, left), -1) * tables[1]
+
+    def _repeated(self, x: torch.Tensor) -> torch.Tensor:
+        batch, groups, length, width = x.shape
+        each = self.size.heads // groups
+        wide = x[:, :, None].expand(batch, groups, each, length, width)
+        return wide.reshape(batch, groups * each, length, width)
