@@ -16,7 +16,7 @@ from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.attach import bind_input, bind_output, bind_state, fitting
 from torch_ort_session.runtime.attached import Attached, Prepared, Snapshot
 from torch_ort_session.runtime.bound import Bound
-from torch_ort_session.runtime.changes import changes
+from torch_ort_session.runtime.changes import not_replayed
 from torch_ort_session.runtime.delivery import Delivery, Owned
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.modes import RunModes, watched
@@ -230,13 +230,10 @@ class Binding:
             found = replay_now(self._machine, *request)
             if isinstance(found, bool):
                 return found
-            if found is None:
-                raise CaptureError(f"there is nothing to replay: {self._gone}; capture() makes one")
-            self._gone = "the last one was retired since its signature was no longer that of the runs"
-            told = "; ".join(changes(*found)) or "the order of the feeds changed"
-            raise CaptureError(
-                f"the capture is no longer valid and was retired: {told}; capture() makes another"
-            )
+            error = not_replayed(found, self._gone)
+            if isinstance(found, tuple):
+                self._gone = "the last one was retired since its signature was no longer that of the runs"
+            raise error
 
         return self._perform(feed, act)
 

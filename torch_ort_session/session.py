@@ -41,6 +41,7 @@ from torch_ort_session.runtime.padded import as_run, completed, run_padded
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Policy, Rules
 from torch_ort_session.runtime.programs import builder
+from torch_ort_session.runtime.readiness import BackendReport, backend_report, ready_on, recorders
 from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
 from torch_ort_session.runtime.results import Outputs, wanted_names
 from torch_ort_session.runtime.runner import run_eagerly
@@ -81,13 +82,15 @@ class Session:
         self._validation = validation_for(device, options.validate)
         self._lock = threading.RLock()
         bodies = Bodies(None if options.capture == "off" else enter)
-        arena = Arena(device)
+        arena, rules = Arena(device), self._rules(options)
         self._machine = Machine(
             graph=self._model.graph,
             build=builder(device, self._weights, self._validation, bodies.door),
             device=device,
-            policy=Policy(self._rules(options), {}),
-            recorder=functools.partial(_recorder, device, options.verify, arena.packing),
+            policy=Policy(rules, {}),
+            recorder=recorders(
+                rules.ready, functools.partial(_recorder, device, options.verify, arena.packing)
+            ),
             arena=arena,
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
@@ -230,6 +233,12 @@ class Session:
         with self._lock:
             return describe_entries(self._machine)
 
+    def backend_report(self) -> BackendReport:
+        """What the session runs with: torch, the compiled extension, what records, which kernels use it."""
+        with self._lock:
+            policy, ready = self._machine.policy, self._machine.policy.rules.ready
+            return backend_report(ready, self._options.capture, self.graph, policy.quarantined)
+
     def release_memory(self) -> None:
         """Drop every capture and its memory; signatures warm up again."""
         with self._lock:
@@ -320,7 +329,8 @@ class Session:
 
     def _rules(self, options: Options) -> Rules:
         may, padded = options.capture_only, options.buckets
-        return Rules(allowed(may, self.inputs), padding(padded, self.inputs, self.outputs), options.max_plans)
+        found = padding(padded, self.inputs, self.outputs)
+        return Rules(allowed(may, self.inputs), found, ready_on(self._device), options.max_plans)
 
     def after_fork(self) -> None:
         """In a forked child: give up a run that another thread of the parent was in."""

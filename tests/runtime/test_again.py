@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runtime.capturelab import CHAIN, SEAMS, counted, fail_alike, pair, same, states
+from runtime.capturelab import CHAIN, SEAMS, counted, pair, same, states
+from textmodel import message
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ort_session as tos
@@ -187,18 +189,39 @@ def test_there_is_none_with_seams_with_verify_or_with_threads(monkeypatch: pytes
 
 
 def test_a_recording_that_fails_on_the_shortcut_is_taken_care_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(
-        "g (float[n] x, int64[k] i) => (float[k] y) { a = Exp(x) y = Gather(a, i) }", monkeypatch
-    )
+    watched = Watched(CHAIN, monkeypatch)
+    for _ in range(6):
+        watched.short({"x": torch.randn(3), "w": torch.randn(3)})
+    shortcut = watched.session._machine.policy.shortcut
+    assert shortcut is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(type(shortcut.recording), "replay", failing)
+        assert not watched.short({"x": torch.randn(3), "w": torch.randn(3)})
+    assert states(watched.session) == ["cold"]
+    for _ in range(4):
+        watched.short({"x": torch.randn(3), "w": torch.randn(3)})
+    assert watched.short({"x": torch.randn(3), "w": torch.randn(3)})
+    assert counted(watched.session, "retirements", "latched signatures") == (1, 0)
+
+
+def failing(recording: Any) -> None:
+    raise RuntimeError("it was told to")
+
+
+def test_bad_data_on_the_shortcut_is_told_and_the_shortcut_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "g (float[n] x, int64[k] i) => (float[k] y) { a = Exp(x) y = Gather(a, i) }"
+    watched = Watched(text, monkeypatch)
     for _ in range(6):
         watched.short({"x": torch.randn(3), "i": torch.tensor([0, 2])})
-    for _ in range(8):
+    for _ in range(3):
         assert watched.short({"x": torch.randn(3), "i": torch.tensor([1, 0])})
-        fail_alike(watched.session, watched.eager, {"x": torch.randn(3), "i": torch.tensor([0, 7])})
-        assert states(watched.session) == ["cold"]
-        for _ in range(5):
-            watched.short({"x": torch.randn(3), "i": torch.tensor([0, 2])})
-    assert counted(watched.session, "latched signatures") == (0,)
+        bad = {"x": torch.randn(3), "i": torch.tensor([0, 7])}
+        told = [
+            message(tos.errors.DeviceIndexError, functools.partial(session.run, None, bad))
+            for session in (watched.session, watched.eager)
+        ]
+        assert told[0] == told[1] and "index 7" in told[0]
+    assert states(watched.session) == ["captured"]
 
 
 def test_results_of_the_shortcut_are_the_callers(watched: Watched) -> None:

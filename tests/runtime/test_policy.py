@@ -18,6 +18,7 @@ WHY = DeclineReport.of(Reason.DIVERGED, "for the test")
 
 class FakeCapture(SimpleNamespace):
     closed = False
+    warm = SimpleNamespace(ready=None)
 
     def close(self) -> None:
         self.closed = True

@@ -22,6 +22,7 @@ from torch_ort_session.runtime.recording import Recording
 if TYPE_CHECKING:
     from torch_ort_session.runtime.machine import Machine
     from torch_ort_session.runtime.policy import Entry
+    from torch_ort_session.runtime.readiness import Readiness
     from torch_ort_session.runtime.validation import ValidationWord
 
 _Tensor = torch.Tensor
@@ -44,6 +45,7 @@ class Shortcut:
         handover: How they leave it.
         copied: Bytes of the static inputs.
         validation: The word that the recording may report bad data into; None where it does not.
+        ready: What the recording was made with.
     """
 
     entry: Entry
@@ -54,6 +56,7 @@ class Shortcut:
     handover: Handover
     copied: int
     validation: ValidationWord | None
+    ready: Readiness | None
 
 
 def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Shortcut | None:
@@ -76,9 +79,9 @@ def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]
         if static is not None and kind is not None:
             array = static.numpy()
         rows.append((name, value.dtype, value.shape, kind, numbers.get(name), static, array))
-    nbytes, validation = captured.memory.static_inputs, captured.warm.program.validation
-    parts = captured.whole, captured.results, captured.handover
-    return Shortcut(entry, outputs, tuple(rows), *parts, nbytes, validation)
+    parts = captured.whole, captured.results, captured.handover, captured.memory.static_inputs
+    warm = captured.warm
+    return Shortcut(entry, outputs, tuple(rows), *parts, warm.program.validation, warm.ready)
 
 
 def at_once(
@@ -101,6 +104,8 @@ def at_once(
     policy = machine.policy
     known = policy.shortcut
     if known is None or known.entry is not policy.recent or known.outputs != outputs:
+        return None
+    if known.ready is not policy.rules.ready:
         return None
     if len(feed) != len(known.rows) or torch.is_inference_mode_enabled() or watched():
         return None

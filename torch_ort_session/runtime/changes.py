@@ -1,10 +1,12 @@
-"""What differs between two signatures, in words."""
+"""What differs between two signatures, and why a replay is not made, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
+from torch_ort_session.errors import CaptureError
+from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime.signature import Signature
 
 _WORDS = ("name", "role", "dtype", "shape", "valid part", "stride", "address", "size", "device")
@@ -60,3 +62,21 @@ def _form(form: list[Any]) -> str:
 
 def _said(part: Any) -> str:
     return str(list(part)) if isinstance(part, tuple) else str(part).removeprefix("torch.")
+
+
+def not_replayed(found: tuple[Signature, Signature] | DeclineReport | None, gone: str) -> CaptureError:
+    """The error of a replay that was not made.
+
+    Args:
+        found: The captured signature and the one asked for; why the capture was retired; None where nothing
+            was captured.
+        gone: What became of the last capture.
+    """
+    if isinstance(found, DeclineReport):
+        return CaptureError(f"the capture cannot be replayed and was retired:\n{found}", report=found)
+    if found is None:
+        why = f"there is nothing to replay: {gone}; capture() makes one"
+    else:
+        told = "; ".join(changes(*found)) or "the order of the feeds changed"
+        why = f"the capture is no longer valid and was retired: {told}; capture() makes another"
+    return CaptureError(why, report=DeclineReport.of(Reason.NO_CAPTURE, why))

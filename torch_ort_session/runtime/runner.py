@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -96,8 +97,9 @@ def run(
     if decision is Decision.OBSERVE:
         policy.count(counters.OBSERVED)
         parts = machine.graph, machine.build, program, outputs, signature.keys, fed
-        entry.warm, results = warm_up(*parts, machine.minimum, policy.loose)
-        return given(results, entry.warm.program.constants, fed, machine.device, delivery)
+        warm, results = warm_up(*parts, machine.minimum, policy.loose)
+        entry.warm = replace(warm, ready=policy.rules.ready)
+        return given(results, warm.program.constants, fed, machine.device, delivery)
     if machine.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
     policy.count(counters.EAGER)
@@ -157,7 +159,8 @@ def capture_now(
             try:
                 policy.count(counters.OBSERVED)
                 parts = machine.graph, machine.build, program, outputs, signature.keys, fed
-                entry.warm, _ = warm_up(*parts, machine.minimum, policy.loose)
+                warm, _ = warm_up(*parts, machine.minimum, policy.loose)
+                entry.warm = replace(warm, ready=policy.rules.ready)
             finally:
                 restore_random(machine.device, state)
                 delivery.undo()
@@ -181,7 +184,7 @@ def replay_now(
     keys: frozenset[str],
     fed: Mapping[str, Value],
     delivery: Delivery,
-) -> bool | tuple[Signature, Signature] | None:
+) -> bool | tuple[Signature, Signature] | DeclineReport | None:
     """One run that replays a capture, and is not made where there is none.
 
     Args:
@@ -194,7 +197,8 @@ def replay_now(
 
     Returns:
         Whether the capture is still valid after the run. Instead of a run: None where nothing is captured;
-        where the last capture is of another signature, that one and the one asked for, and it is retired.
+        where the last capture is of another signature, that one and the one asked for, and it is retired;
+        where it was made with something else than the session runs with, a report, and it is retired too.
 
     Raises:
         KernelError: A kernel failed.
@@ -205,6 +209,8 @@ def replay_now(
         entry.runs += 1
         replayed(machine, program, outputs, entry, fed, delivery)
         return entry.captured is not None
+    if entry.report is not None and entry.report.rows[0].reason is Reason.NOT_WARMED:
+        return entry.report
     latest = policy.latest_capture()
     if latest is None:
         return None

@@ -17,6 +17,7 @@ from torch_ort_session.plan.steps import Steps
 from torch_ort_session.plan.taint import Taint, taint
 from torch_ort_session.runtime.execute import BoundStep, Program, Values, bind_steps, execute
 from torch_ort_session.runtime.observe import observe
+from torch_ort_session.runtime.readiness import Readiness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +33,7 @@ class Warm:
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds.
         loose: Nodes that run eagerly because the shape of their results does not settle.
+        ready: What it ran with; None for steps of a body.
     """
 
     program: Program
@@ -41,6 +43,7 @@ class Warm:
     minimum: int = 1
     keys: tuple[tuple[str, int | bool], ...] = ()
     loose: frozenset[str] = frozenset()
+    ready: Readiness | None = None
 
 
 def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
