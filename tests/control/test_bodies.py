@@ -315,3 +315,26 @@ def test_m10_what_is_wrong_with_data_in_a_replayed_body_names_its_node() -> None
     for _ in range(4):
         agree(session, eager, given)
     assert counted(session, "latched body signatures") == (0,)
+
+
+def test_m10_what_a_loop_hands_on_unchanged_is_copied_once_and_is_right_when_it_is_not_the_same() -> None:
+    """A carried value that stays for some trips, and changes its place with another one in others."""
+    body = (
+        "b (int64 i, bool c, float[n] s, float[n] p, float[n] q) => (bool d, float[n] r, float[n] u,"
+        " float[n] v) { d = Identity(c) a = Add(s, p) e = Sub(a, q)"
+        f" {long('e', 'r')} u = Identity(p) v = Identity(q) }}"
+    )
+    twice = body.replace("u = Identity(p) v = Identity(q)", "u = Identity(q) v = Identity(p)")
+    # The state itself, handed on in place of what stays: it is lent, and another one at each trip.
+    thrice = body.replace("u = Identity(p)", "u = Identity(r)").replace("v = Identity(q)", "v = Identity(p)")
+    for text in (body, twice, thrice):
+        session, eager = pair(
+            looped(
+                text,
+                state="float[n] x, float[n] x2, float[n] x3",
+                outputs="float[n] y, float[n] y2, float[n] y3",
+            )
+        )
+        for trips in (7, 5, 1, 6):
+            agree(session, eager, {**fed(trips=trips), "x2": torch.randn(4), "x3": torch.randn(4)})
+        assert counted(session, CAPTURED) == (1,)

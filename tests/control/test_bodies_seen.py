@@ -60,7 +60,7 @@ def test_m10_explain_shows_bodies_of_runs_that_are_all_seams_and_bodies_within_b
     assert_expected_inline(
         bodies(session.explain()),
         """\
-Loop_0/body: 2 steps; not recorded: 1 launch saves less than it takes to copy 2 tensors
+Loop_0/body: 2 steps; not recorded: 1 launch saves less than it takes to copy 1 tensor
 Loop_0/body/Loop_1/body: 13 steps
   (j: int64[], f: bool[], p: float32[4], w (outer): float32[4]): captured after 100 calls""",
     )

@@ -19,7 +19,7 @@ from torch_ort_session.runtime.policy import Entry, Policy
 from torch_ort_session.runtime.recording import Recording
 from torch_ort_session.runtime.results import storage_ids
 from torch_ort_session.runtime.signature import Signature, signature_of
-from torch_ort_session.runtime.worth import hopeless, reads
+from torch_ort_session.runtime.worth import hopeless, reads, steady
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.machine import Machine
@@ -129,6 +129,7 @@ class BodyFacts:
         formals: How many of them are formal inputs.
         outside: Ids of the enclosing values outside.
         read: Of each input, whether a step or the caller reads it.
+        steady: Of each input, whether it comes out again as it is.
         results: Names of its outputs.
         hopeless: Why nothing of it is ever recorded; empty where something may be.
         lasting: Whether its results are the same in every call.
@@ -139,6 +140,7 @@ class BodyFacts:
     formals: int
     outside: tuple[int, ...]
     read: tuple[bool, ...]
+    steady: tuple[bool, ...]
     results: tuple[str, ...]
     hopeless: str
     lasting: bool
@@ -156,13 +158,14 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
     inside = tuple(place for _, place in body.captured)
     names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
     whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
-    found = reads(whole)
+    found, same = reads(whole), steady(whole)
     return BodyFacts(
         name=body.name,
         program=replace(program, steps=whole),
         formals=len(steps.inputs),
         outside=tuple(place for place, _ in body.captured),
         read=tuple(place in found for place in whole.inputs),
+        steady=tuple(place in same for place in whole.inputs),
         results=tuple(steps.names[output] for output in steps.outputs),
         hopeless=hopeless(whole, len(steps.inputs), device),
         lasting=not whole.inputs and not _varies(steps),
@@ -221,8 +224,8 @@ class BodyEntry(Entry):
     ready: Ready | None = None
 
 
-Row: TypeAlias = tuple[torch.dtype, torch.Size, torch.device, torch.Tensor]
-"""What a tensor has to be that a recording reads, and where it reads it."""
+Row: TypeAlias = tuple[torch.dtype, torch.Size, torch.device, torch.Tensor, bool]
+"""What a tensor has to be that a recording reads, where it reads it, and whether it may be the same again."""
 
 
 class Made(NamedTuple):
@@ -363,7 +366,7 @@ def ready_for(facts: BodyFacts, captured: Captured, places: tuple[torch.Tensor |
     plain = all(place is not None or not read for place, read in zip(places, facts.read, strict=True))
     results = tuple(_made(tensor, changing, places) for tensor in captured.results or ())
     return Ready(
-        rows=tuple(_row(place) for place in places),
+        rows=tuple(_row(place, same) for place, same in zip(places, facts.steady, strict=True)),
         places=places,
         written=frozenset(changing),
         recording=captured.whole if plain and captured.results is not None else None,
@@ -371,8 +374,8 @@ def ready_for(facts: BodyFacts, captured: Captured, places: tuple[torch.Tensor |
     )
 
 
-def _row(place: torch.Tensor | None) -> Row | None:
-    return None if place is None else (place.dtype, place.shape, place.device, place)
+def _row(place: torch.Tensor | None, steady: bool) -> Row | None:
+    return None if place is None else (place.dtype, place.shape, place.device, place, steady)
 
 
 def _made(tensor: torch.Tensor, changing: Collection[int], places: Sequence[torch.Tensor | None]) -> Made:

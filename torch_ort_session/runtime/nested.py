@@ -43,9 +43,10 @@ class Nested:
         outer: The enclosing values that it reads.
         filled: The capture that has them in its places.
         lent: Identities of the storages that replays of this body write.
+        same: What was last copied, by input, of what may come again.
     """
 
-    __slots__ = ("facts", "filled", "lent", "machine", "outer", "plan")
+    __slots__ = ("facts", "filled", "lent", "machine", "outer", "plan", "same")
 
     def __init__(self, machine: Machine, plan: BodyPlan, outer: Values) -> None:
         self.machine = machine
@@ -54,6 +55,7 @@ class Nested:
         self.outer = [outer[place] for place in plan.facts.outside]
         self.filled: Ready | None = None
         self.lent: frozenset[int] = frozenset()
+        self.same: dict[int, Value] = {}
 
     def __call__(self, *inputs: Value, lend: int = 0) -> tuple[Value, ...]:
         """Run the body on its formal inputs."""
@@ -82,11 +84,15 @@ class Nested:
             ):
                 return self._call((*inputs, *self.outer))
         if not filled:
-            self.filled = ready
-            self.lent |= ready.written
-        for place, value in zip(ready.places, given, strict=False):
-            if place is not None:
-                place.copy_(value)  # type: ignore[arg-type]
+            self._switch(ready)
+        same = self.same
+        for number, (row, value) in enumerate(zip(ready.rows, given, strict=False)):
+            if row is None or (row[4] and same.get(number) is value):
+                continue
+            row[3].copy_(value)  # type: ignore[arg-type]
+            if row[4]:
+                # What a replay lends is another one each time, under the same name.
+                same[number] = None if self._is_lent(value) else value
         try:
             ready.recording.replay()
         except Exception as error:
@@ -103,7 +109,7 @@ class Nested:
             own = len(inputs)
             value = inputs[source] if source < own else self.outer[source - own]
             # What a replay lent is written by the next one: the place still has what came in.
-            if isinstance(value, _Tensor) and value.untyped_storage()._cdata not in self.lent:
+            if isinstance(value, _Tensor) and not self._is_lent(value):
                 return value
         return tensor.clone()
 
@@ -186,27 +192,26 @@ class Nested:
             return results
         captured, made = found
         ready = entry.ready = ready_for(facts, captured, places)
-        self.filled = ready
-        self.lent |= ready.written
+        self._switch(ready)
         return tuple(apart(made, ready.written))
 
-    def _fill(self, ready: Ready, given: Sequence[Value]) -> None:
-        """Copy what came in to where the recording reads it; enclosing values once."""
-        if self.filled is ready:
-            given = given[: self.facts.formals]
-        else:
-            self.filled = ready
-            self.lent |= ready.written
-        for place, value in zip(ready.places, given, strict=False):
-            if place is not None and place is not value:
-                place.copy_(value)  # type: ignore[arg-type]
+    def _switch(self, ready: Ready) -> None:
+        self.filled = ready
+        self.lent |= ready.written
+        self.same.clear()
+
+    def _is_lent(self, value: Value) -> bool:
+        return not isinstance(value, _Tensor) or value.untyped_storage()._cdata in self.lent
 
     def _replay(
         self, entry: BodyEntry, ready: Ready, given: Sequence[Value], failed: Exception | None = None
     ) -> tuple[Value, ...]:
         """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
         facts, (_, machine) = self.facts, self.plan.served(self.machine)
-        self._fill(ready, given)
+        self._switch(ready)
+        for place, value in zip(ready.places, given, strict=True):
+            if place is not None:
+                place.copy_(value)  # type: ignore[arg-type]
         fed, delivery = _deliveries(facts, ready.places, given)
         entry.runs += 1
         results = replayed(machine, facts.program, facts.results, entry, fed, delivery, failed)

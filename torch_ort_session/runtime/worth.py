@@ -110,13 +110,23 @@ def reads(steps: Steps) -> frozenset[int]:
     return frozenset(found)
 
 
+def steady(steps: Steps) -> frozenset[int]:
+    """Inputs that come out as they are: a Loop gives them to its body again, unless they change places."""
+    sources = {value: value for value in steps.inputs}
+    for step in steps.items:
+        if step.node.op == "Identity" and step.node.domain == "" and step.inputs[0] in sources:
+            sources[step.outputs[0]] = sources[step.inputs[0]]
+    return frozenset(sources[value] for value in steps.outputs if value in sources)
+
+
 def _copied(steps: Steps, formals: int) -> Sequence[int]:
     """What each call copies.
 
-    Of a Loop's or a Scan's body that is each input: enclosing values are copied once for all trips, and
-    results are lent to the next. Of a branch it is the enclosing values, and the results.
+    Of a Loop's or a Scan's body that is each input which may be another one at each trip: enclosing values
+    are copied once for all, and results are lent to the next trip. Of a branch it is the enclosing values, and
+    the results.
     """
-    found = reads(steps)
+    found = reads(steps) - (steady(steps) if formals else frozenset())
     inside = [value for value in steps.inputs[: formals or None] if value in found]
     if formals:
         return inside
