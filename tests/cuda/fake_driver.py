@@ -68,6 +68,7 @@ class FakeGraph:
         self.state = "new"
         self.pool_id: Pool | None = None
         self.stream: Stream = driver.current_stream()
+        self.outer: Stream = self.stream
         self.thread = 0
         self.mode = ""
 
@@ -83,6 +84,9 @@ class FakeGraph:
         if stream.device.index != driver.current_device():
             raise FakeError("the capture's device is not current")
         assert pool in driver.pools, "the pool was not made by graph_pool_handle"
+        outer = self.outer = driver.outer_stream()
+        if stream.clock.get(outer.number, 0) < outer.clock[outer.number]:
+            raise FakeError("the capture's stream does not wait for what came before")
         self.pool_id, self.stream, self.mode = pool, stream, capture_error_mode
         self.thread, self.state = threading.get_ident(), "capturing"
         driver.capture = self
@@ -95,6 +99,8 @@ class FakeGraph:
         if driver.current_stream() != self.stream:
             raise RuntimeError("Capture must end on the same stream it began on.")
         driver.capture = None
+        self.stream.clock[self.stream.number] += 1
+        driver.unjoined.setdefault(self.outer.number, {}).update(self.stream.clock)
         if self.state == "invalid":
             raise torch.AcceleratorError(INVALIDATED)
         assert self.pool_id is not None
@@ -154,8 +160,10 @@ class FakeCuda:
         self.pools: dict[Pool, list[FakeGraph]] = {}
         self.directed: set[Pool] = set()
         self.replayed: dict[Pool, tuple[int, int, int]] = {}
+        self.unjoined: dict[int, dict[int, int]] = {}
         self.flushes = 0
         self.room = 1000
+        self.cached = 0
         self.broken = ""
         self.fail_replay = ""
         self.freed: set[int] = set()
@@ -196,15 +204,22 @@ class FakeCuda:
         finally:
             self.here.device = before
 
+    def outer_stream(self) -> Stream:
+        """The stream that was current before this one."""
+        outer: list[Stream] = self.here.__dict__.setdefault("outer", [])
+        return outer[-1] if outer else self.current_stream()
+
     @contextlib.contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
         index = stream.device.index
         before = self.current_stream(stream.device)
         self.here.__dict__.setdefault("streams", {})[index] = stream
+        self.here.__dict__.setdefault("outer", []).append(before)
         with self.device(stream.device):
             try:
                 yield
             finally:
+                self.here.outer.pop()
                 self.here.streams[index] = before
 
     def synchronize(self, device: torch.device | None = None) -> None:
@@ -218,6 +233,7 @@ class FakeCuda:
         if self.directed:
             raise FakeError("the cache is emptied while the allocator is directed to a pool")
         self.flushes += 1
+        self.room, self.cached = self.room + self.cached, 0
 
     def end_allocate(self, device: int, pool: Pool) -> None:
         if pool not in self.directed:
@@ -234,6 +250,9 @@ class FakeCuda:
         self.check_device()
         capture = self.capture
         device = torch.device("cuda", self.current_device())
+        if self.room == 0 and self.cached and capture is not None:
+            # The cache would be given back to the driver, and not even that may be asked in a capture.
+            raise self.invalidate(NOT_PERMITTED)
         if self.room == 0:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         self.room -= 1
@@ -266,6 +285,9 @@ class FakeCuda:
     # The rules.
 
     def order(self, stream: Stream, reads: list[Buffer], writes: list[Buffer]) -> None:
+        for number, count in self.unjoined.get(stream.number, {}).items():
+            if stream.clock.get(number, 0) < count:
+                raise FakeError("work goes on before the capture's stream is waited for")
         for buffer in (*reads, *writes):
             number, count = buffer.written
             known = max(stream.clock.get(number, 0), self.host.get(number, 0))

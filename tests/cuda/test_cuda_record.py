@@ -202,6 +202,15 @@ def test_h5_out_of_memory_in_a_capture_comes_as_it_is(fake: FakeLab) -> None:
     assert not fake.driver.directed
 
 
+def test_h5_what_the_cache_holds_is_given_back_before_a_capture(fake: FakeLab) -> None:
+    x = fake.tensor(1.0)
+    fake.driver.room, fake.driver.cached = 0, 5
+    results: list[Any] = []
+    recording = recorder(fake).record(lambda: results.append(fake.plus(x, 1.0)))
+    recording.replay()
+    assert fake.read(results[0]) == 2.0
+
+
 def test_h6_capture_waits_for_the_current_stream_and_the_replay_runs_there(lab: Any) -> None:
     x = lab.tensor(1.0)
     side = lab.driver.Stream(CUDA)
