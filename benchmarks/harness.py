@@ -7,19 +7,23 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of one variant, in seconds; `spread` is the interquartile range as a share of the median."""
+    """Times of one variant, in seconds; `spread` is the interquartile range as a share of the median.
+
+    `samples` holds the time of each round, in order.
+    """
 
     median: float
     spread: float
     fastest: float
     rounds: int
+    samples: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     def as_json(self) -> dict[str, float | int]:
         return {
@@ -40,9 +44,20 @@ def summarise(samples: Sequence[float]) -> Timing:
         raise ValueError("no samples to summarise")
     median = statistics.median(samples)
     if len(samples) < 2:
-        return Timing(median, 0.0, median, 1)
+        return Timing(median, 0.0, median, 1, tuple(samples))
     low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
-    return Timing(median, (high - low) / median if median > 0.0 else 0.0, min(samples), len(samples))
+    spread = (high - low) / median if median > 0.0 else 0.0
+    return Timing(median, spread, min(samples), len(samples), tuple(samples))
+
+
+def paired(one: Timing, other: Timing) -> float:
+    """The median over rounds of one variant's time over the other's: both met the same spell of the machine.
+
+    Raises:
+        ValueError: they were not timed in the same rounds.
+    """
+    pairs = zip(one.samples, other.samples, strict=True)
+    return statistics.median(a / b if b > 0.0 else float("inf") for a, b in pairs)
 
 
 def interleave(
@@ -52,12 +67,14 @@ def interleave(
     least: int = 5,
     most: int = 200,
     warmup: int = 2,
+    telling: Collection[str] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Times variants in turn, so that a slow spell of the machine meets all of them.
 
     Each round calls every variant once, starting with another one than the round before. Rounds go on until
-    `seconds` are spent, at least `least` and at most `most` of them, after `warmup` uncounted rounds.
+    `seconds` are spent, at least `least` and at most `most` of them, after `warmup` uncounted rounds. What
+    variants of `telling` return are the seconds that count.
     """
     names = list(variants)
     samples: dict[str, list[float]] = {name: [] for name in names}
@@ -69,8 +86,9 @@ def interleave(
     while done < least or (done < most and clock() - begun < seconds):
         for name in names[done % len(names) :] + names[: done % len(names)]:
             started = clock()
-            variants[name]()
-            samples[name].append(clock() - started)
+            told = variants[name]()
+            taken = clock() - started
+            samples[name].append(float(told) if name in telling else taken)  # type: ignore[arg-type]
         done += 1
     return {name: summarise(taken) for name, taken in samples.items()}
 

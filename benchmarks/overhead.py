@@ -113,11 +113,11 @@ def make_model(blocks: Sequence[Block]) -> onnx.ModelProto:
     return model
 
 
-def plain_onnxruntime(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """onnxruntime on one thread, running the nodes as they are."""
+def plain_onnxruntime(model: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
+    """onnxruntime on so many threads, running the nodes as they are."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

@@ -56,6 +56,28 @@ def test_rounds_end_with_the_time_or_at_the_most():
     assert rounds(seconds=100.0, least=2, most=7) == 7
 
 
+def test_variants_may_tell_their_own_time():
+    now = [0.0]
+
+    def slow():
+        now[0] += 10.0
+        return 0.5
+
+    times = harness.interleave(
+        {"a": slow, "b": slow}, seconds=0.0, least=2, warmup=0, telling=["a"], clock=lambda: now[0]
+    )
+    assert times["a"].samples == (0.5, 0.5)
+    assert times["b"].samples == (10.0, 10.0)
+
+
+def test_a_slow_spell_of_the_machine_leaves_the_ratio_of_rounds_alone():
+    ours, theirs = harness.summarise([2.0, 20.0, 2.2]), harness.summarise([1.0, 10.0, 1.0])
+    assert harness.paired(ours, theirs) == 2.0
+    assert harness.paired(ours, harness.summarise([1.0, 0.0, 0.0])) == float("inf")
+    with pytest.raises(ValueError, match="zip"):
+        harness.paired(ours, harness.summarise([1.0]))
+
+
 def test_table():
     assert_expected_inline(
         harness.table(("model", "error"), [("a", "1e-4"), ("longer", "0")]),
