@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from inexact import INEXACT_ZOO
+from replaying import apart, tensors
 
 import torch_ort_session as tos
 from benchmarks import fetch, recipes, weights
-
-EXACT = 1e-6
-"""Of the largest magnitude; most models agree to the bit."""
-
-INEXACT = {"mtcnn-rnet": 3e-6, "mtcnn-onet": 3e-6}
-"""Models that are further off, and how far: the same calls in other memory may sum in another order."""
 
 DATA_SHAPED = {"kokoro-int8"}
 """Models whose shapes follow from data, so that other data ends a capture."""
@@ -39,11 +35,11 @@ def test_replays_agree_with_eager_runs(model: Mapping[str, Any]) -> None:
         want = list(tensors(eager.run(None, feed)))
         got = list(tensors(runs.run(None, feed)))
         for ours, theirs in zip(got, want, strict=True):
-            worst = max(worst, distance(ours, theirs))
+            worst = max(worst, apart(ours, theirs))
             held.append((ours, ours.clone()))
     for result, then in held:
         assert torch.equal(result.nan_to_num(), then.nan_to_num()), "a later run wrote to a result"
-    assert worst <= INEXACT.get(model["name"], EXACT)
+    assert worst <= INEXACT_ZOO.get(model["name"], 0.0)
     stats = session.stats()
     assert stats["captures"] >= 1, session.explain()
     assert stats["replays"] >= 4 or model["name"] in DATA_SHAPED, session.explain()
@@ -67,25 +63,3 @@ def plan(
         yield other, first, seed + 5
         yield session, second, seed
         yield session, first, seed + 1
-
-
-def tensors(results: list[Any]) -> Iterator[torch.Tensor]:
-    for result in results:
-        if isinstance(result, tuple):
-            yield from tensors(list(result))
-        elif isinstance(result, torch.Tensor):
-            yield result
-
-
-def distance(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    """How far apart two results are, as a share of the largest magnitude; infinite where they must not be."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return float("inf")
-    if not theirs.is_floating_point():
-        return 0.0 if torch.equal(ours, theirs) else float("inf")
-    if not torch.equal(ours.isnan(), theirs.isnan()):
-        return float("inf")
-    a, b = ours.double().nan_to_num(), theirs.double().nan_to_num()
-    if a.numel() == 0 or torch.equal(a, b):
-        return 0.0
-    return float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
