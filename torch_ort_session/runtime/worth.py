@@ -123,7 +123,7 @@ def _copied(steps: Steps, formals: int) -> Sequence[int]:
     """What each call copies.
 
     Of a Loop's or a Scan's body that is each input which may be another one at each trip: enclosing values
-    are copied once for all, and results are lent to the next trip. Of a branch it is the enclosing values, and
+    are copied once for all, and results are lent to the next trip. Of a branch it is the enclosing values and
     the results.
     """
     found = reads(steps) - (steady(steps) if formals else frozenset())
