@@ -100,7 +100,7 @@ def pack(intervals: Sequence[Interval], placements: int = _PLACEMENTS) -> Packin
     large = sum(item.nbytes * _LARGE >= bound for item in order)
     if large < len(order):
         # In the order of sizes they come first.
-        order[:large] = _tried(order[:large], live_bytes(order[:large]), placements // 2)[0]
+        order[:large] = _tried(order[:large], live_bytes(order[:large]), placements)[0]
     _, offsets, total = _tried(order, bound, placements)
     return Packing(offsets, total, bound, naive)
 
