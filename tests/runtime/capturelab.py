@@ -112,8 +112,8 @@ def agree(session: tos.Session, eager: tos.Session, feed: Feed, outputs: list[st
 
 def fail_alike(session: tos.Session, eager: tos.Session, feed: Feed) -> str:
     """The message of the error that both sessions raise for a feed."""
-    told = message(tos.errors.KernelError, lambda: session.run(None, feed))
-    assert told == message(tos.errors.KernelError, lambda: eager.run(None, feed))
+    told = message(tos.errors.SessionError, lambda: session.run(None, feed))
+    assert told == message(tos.errors.SessionError, lambda: eager.run(None, feed))
     return told
 
 
