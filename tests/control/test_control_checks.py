@@ -1,4 +1,4 @@
-"""What Loop, Scan and If refuse, each with the node's name: at load where it can be known, else in the run."""
+"""What Loop, Scan and If refuse, each with the node's name: at load where it is known then, else in runs."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ have one""",
 
 def test_m10_a_value_that_only_a_body_within_a_body_reads_is_kept_until_then() -> None:
     text = (
-        "g (float[n] x, int64 k, float[n] w) => (float[n] y) { v = Exp(x) u = Neg(x) a = Abs(u) b2 = Sub(a, u)"
-        " y = Loop (k, , b2) <body = b (int64 i, bool c, float[n] s) => (bool d, float[n] r) { d = Identity(c)"
-        f" {long('s', 'q')} one = Constant <value_int = 1> () p = Less(i, one) r = If (p) <then_branch = t ()"
-        " => (float[n] e) { e = Add(q, v) }, else_branch = f () => (float[n] h) { h = Sub(q, v) }> }> }"
+        "g (float[n] x, int64 k, float[n] w) => (float[n] y) { v = Exp(x) u = Neg(x) a = Abs(u)"
+        " b2 = Sub(a, u) y = Loop (k, , b2) <body = b (int64 i, bool c, float[n] s) => (bool d, float[n] r)"
+        f" {{ d = Identity(c) {long('s', 'q')} one = Constant <value_int = 1> () p = Less(i, one)"
+        " r = If (p) <then_branch = t () => (float[n] e) { e = Add(q, v) }, else_branch = f () => (float[n] h) { h = Sub(q, v) }> }> }"
     )
     session, eager = pair(text)
     for _ in range(5):
@@ -132,8 +132,9 @@ def test_m10_scan_inputs_of_different_lengths_name_the_node_in_replays_too() -> 
 def test_m10_no_trip_gives_typed_empty_outputs_before_and_after_the_body_is_captured(trips: int) -> None:
     session, eager = pair(
         looped(
-            "b (int64 i, bool c, float[n] s) => (bool d, float[n] r, float16[2,3] o, int64 p) { d = Identity(c)"
-            f" {long('s', 'r')} dims = Constant <value_ints = [2, 3]> () f = ConstantOfShape(dims)"
+            "b (int64 i, bool c, float[n] s) => (bool d, float[n] r, float16[2,3] o, int64 p)"
+            f" {{ d = Identity(c) {long('s', 'r')} dims = Constant <value_ints = [2, 3]> ()"
+            " f = ConstantOfShape(dims)"
             " o = Cast <to = 10> (f) p = Identity(i) }",
             outputs="float[n] y, float16[k,2,3] z, int64[k] q",
         )
