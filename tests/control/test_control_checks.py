@@ -51,7 +51,8 @@ def test_m10_a_value_that_only_a_body_within_a_body_reads_is_kept_until_then() -
         "g (float[n] x, int64 k, float[n] w) => (float[n] y) { v = Exp(x) u = Neg(x) a = Abs(u)"
         " b2 = Sub(a, u) y = Loop (k, , b2) <body = b (int64 i, bool c, float[n] s) => (bool d, float[n] r)"
         f" {{ d = Identity(c) {long('s', 'q')} one = Constant <value_int = 1> () p = Less(i, one)"
-        " r = If (p) <then_branch = t () => (float[n] e) { e = Add(q, v) }, else_branch = f () => (float[n] h) { h = Sub(q, v) }> }> }"
+        " r = If (p) <then_branch = t () => (float[n] e) { e = Add(q, v) },"
+        " else_branch = f () => (float[n] h) { h = Sub(q, v) }> }> }"
     )
     session, eager = pair(text)
     for _ in range(5):
