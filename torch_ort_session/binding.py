@@ -24,6 +24,7 @@ from torch_ort_session.runtime.recipients import Recipients
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.tickets import Submission
 from torch_ort_session.runtime.tracing import watch_program
+from torch_ort_session.runtime.unbound import undelivered
 
 if TYPE_CHECKING:
     from torch_ort_session.session import Session
@@ -199,7 +200,8 @@ class Binding:
         """
 
         def act(request: _Request) -> DeclineReport | None:
-            report = self._off() or capture_now(self._machine, *request)
+            missing = undelivered(self._session.graph, self._attached.ready().targets)
+            report = self._off() or missing or capture_now(self._machine, *request)
             if report is None:
                 self._gone = "the last one diverged, or was dropped to free memory"
             return report

@@ -260,7 +260,7 @@ def test_m18_what_is_unbound_is_let_go_and_a_binding_keeps_what_it_has() -> None
 
 @pytest.mark.parametrize("how", ["data", "resize", "set"])
 def test_m6_memory_that_moved_under_a_binding_is_never_read_stale(how: str) -> None:
-    session = load("g (float[n] x) => (float[n] y) { y = Neg(x) }")
+    session = load("g (float[n] x) => (float[m] y) { y = Neg(x) }")
     binding, x = session.bind(), torch.ones(3)
     binding.input("x", x)
     assert binding.capture() is None
@@ -371,6 +371,7 @@ def test_m12_random_steps_draw_anew_and_a_capture_draws_once() -> None:
     plain = load("g (float[4] x) => (float[4] y) { r = RandomNormalLike(x) a = Exp(x) y = Add(a, r) }")
     binding, x = session.bind(), torch.zeros(4)
     binding.input("x", x)
+    binding.output("y", torch.zeros(4))
     torch.manual_seed(3)
     wants = [plain.run(None, {"x": x})[0] for _ in range(4)]
     torch.manual_seed(3)
