@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from expecttest import assert_expected_inline
-from runtime.capturelab import agree, counted, entries, pair, reasons, regions, states, warmed
+from runtime.capturelab import agree, counted, entries, pair, reasons, regions, same, states, warmed
 
 from torch_ort_session.plan.report import Reason
 
@@ -171,6 +171,29 @@ def test_m7_a_divergence_between_steps_of_one_seam() -> None:
     assert counted(session, "captures", "retirements") == (3, 3)
     report = entries(session)[0].report
     assert report is not None and report.rows[0].message.startswith("'t' was int64[3, 1] in the warm run")
+
+
+def test_m7_a_replay_by_hand_says_that_the_capture_is_no_longer_valid() -> None:
+    text = TWICE.replace("(float[?] y, float[?] u, int64[2] o)", "(float[1] y)").replace(
+        "y = Sin(b)", "r = Sin(b) y = ReduceSum <keepdims = 1> (r)"
+    )
+    session, eager = pair(text)
+    x, w, y = ones(3), ones(2), torch.empty(1)
+    binding = session.bind()
+    binding.input("x", x)
+    binding.input("w", w)
+    binding.output("y", y)
+    assert binding.capture() is None
+    for counts, valid in [((3, 2), True), ((3, 2), True), ((4, 2), False)]:
+        x.copy_(ones(counts[0]))
+        w.copy_(ones(counts[1]))
+        assert binding.replay() is valid
+        same([y], eager.run(None, {"x": x, "w": w}))
+    for counts in [(4, 2), (4, 2), (4, 3)]:
+        x.copy_(ones(counts[0]))
+        w.copy_(ones(counts[1]))
+        binding.run()
+        same([y], eager.run(None, {"x": x, "w": w}))
 
 
 def test_m21_the_length_of_a_sequence_is_no_shape() -> None:
