@@ -84,6 +84,27 @@ def test_every_region_and_every_slot_is_shown() -> None:
     assert [a["data-r"] for a in lines] == ["1", "3"]
 
 
+def test_seams_are_marked_in_words_while_they_are_few() -> None:
+    text = page(planned(SEAMS, x=torch.ones(64, 4)), "seams")
+    marks = re.findall(r'<span style="top:(\d+)px;(left|right):4px">(.*?)</span>', text)
+    # The first one's words stand lowest, so that its line crosses no others.
+    assert marks == [
+        ("19", "left", "<b>tests::Cut</b> kernel declares a seam"),
+        ("0", "left", "<b>NonZero</b> kernel declares a seam"),
+    ]
+    assert "a seam lands here" in text and "seam: runs eagerly in between" in text
+    many = "".join(f" c{i} = tests.Cut(e{i}) e{i + 1} = Exp(c{i})" for i in range(7))
+    text = page(planned(f"g (float[4] x) => (float[4] e7) {{ e0 = Exp(x){many} }}", x=torch.ones(4)), "many")
+    assert text.count('class="seam"') == 7 and 'class="marks"' not in text
+
+
+def test_keys_name_only_what_is_there() -> None:
+    text = page(planned("g (float[4] x) => (float[4] y) { a = Neg(x) y = Exp(a) }", x=torch.ones(4)), "plain")
+    assert "segment: recorded once" in text
+    for absent in ("seam: runs eagerly", "crosses regions", "a seam lands here"):
+        assert absent not in text
+
+
 def test_what_the_pointer_shows_is_what_the_plan_says() -> None:
     plan = planned(SEAMS, x=torch.ones(64, 4))
     data = json.loads(Document(page(plan, "seams")).script)

@@ -36,6 +36,12 @@ p { margin: 4px 0 0; color: var(--soft); }
   font-size: 12px; line-height: 46px; text-align: center;
 }
 .seam { background: var(--seam); }
+.marks { display: flex; gap: 1px; margin-top: 2px; font-size: 12px; color: var(--soft); }
+.marks div { position: relative; }
+.marks i { position: absolute; left: 50%; top: 0; border-left: 1px solid var(--seam); }
+.marks span { position: absolute; white-space: nowrap; background: var(--paper); padding: 0 4px; z-index: 1; }
+.marks span { margin: 0 calc(50% - 4px); }
+.marks b { color: var(--ink); font-weight: 500; }
 .strip .on { outline: 2px solid var(--ink); }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { border-bottom: 1px solid var(--line); padding: 4px 10px 4px 0; text-align: left; }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from torch_ort_session.ir.text import byte_size
@@ -15,6 +15,7 @@ from torch_ort_session.plan.drawing import arena_drawing
 from torch_ort_session.plan.explain import Told, body_lines, facts, op_counts
 from torch_ort_session.plan.looks import SCRIPT, STYLE
 from torch_ort_session.plan.plan import Plan
+from torch_ort_session.plan.strip import strip
 
 _SHOWN_OPS = 24
 """Operators that are listed by name; the rest are counted together."""
@@ -44,8 +45,7 @@ def page(plan: Plan, title: str, passes: Sequence[str] = (), told: Told | None =
         f"<h1>Plan of {_text(title)}</h1><p>{_text(_subtitle(known))}</p>",
         _tiles(known),
         "<h2>Segments and seams, in the order in which they run</h2>",
-        _strip(regions),
-        _strip_key(),
+        *_strip(regions),
         *(_seam_table(seams) if seams else _without_seams(regions)),
         "<h2>Arena: where each slot lies, from its first step to its last</h2>",
         *_arena(plan, known),
@@ -117,24 +117,15 @@ def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _strip(regions: Sequence[dict[str, Any]]) -> str:
-    """Widths go by steps; a seam of one step stays wide enough to be pointed at while there is room."""
+def _strip(regions: Sequence[dict[str, Any]]) -> list[str]:
     if not regions:
-        return "<p>Nothing runs: every output is a constant or an input.</p>"
-    least = max(1.0, min(9.0, 900 / len(regions)))
-    total = sum(region["steps"] for region in regions)
-    cells = []
-    for number, region in enumerate(regions):
-        wide = region["kind"] == "segment" and region["steps"] / total > 0.06
-        label = _plural(region["steps"], "step") if wide else ""
-        style = f"flex:{region['steps']} 1 0;min-width:{least:.1f}px"
-        cells.append(f'<div class="{region["kind"]}" data-r="{number}" style="{style}">{label}</div>')
-    return f'<div class="strip">{"".join(cells)}</div>'
+        return ["<p>Nothing runs: every output is a constant or an input.</p>"]
+    return [strip(regions), _strip_key({region["kind"] for region in regions})]
 
 
-def _strip_key() -> str:
+def _strip_key(shown: Container[str]) -> str:
     kinds = (("segment", "segment: recorded once, then replayed"), ("seam", "seam: runs eagerly in between"))
-    return _key(kinds)
+    return _key([kind for kind in kinds if kind[0] in shown])
 
 
 def _key(kinds: Iterable[tuple[str, str]], more: str = "") -> str:
@@ -201,7 +192,8 @@ def _arena(plan: Plan, known: dict[str, Any]) -> list[str]:
         ("land", "a seam lands here"),
     )
     live = '<span><i style="background:var(--live);height:2px;vertical-align:3px"></i>bytes in use</span>'
-    return [_key(kinds, live), arena_drawing(plan)]
+    drawing = arena_drawing(plan)
+    return [_key([kind for kind in kinds if f'class="{kind[0]}"' in drawing], live), drawing]
 
 
 def _memory_table(known: dict[str, Any]) -> str:
