@@ -1,0 +1,163 @@
+"""Layout: all recordings of a capture lie in one block, with what they hand to one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from runtime.capturelab import agree, counted, entries, pair, regions, warmed
+from tapelab import needs_extension, tape_recorder
+
+from torch_ort_session.runtime.recording import Shared, Use
+
+SEAM = "z = NonZero(c) f = Cast <to = 1> (z) s = ReduceSum <keepdims = 0> (f) t = Add(s, b)"
+CROSSING = (
+    "g (float[n] x) => (float[n] y) { a = Exp(x) b = Mul(a, x) c = Neg(b) "
+    + SEAM
+    + " u = Mul(t, a) y = Sub(u, b) }"
+)
+BRANCH = (
+    "<then_branch = t () => (float[n] s) { s = Identity(a) },"
+    " else_branch = e () => (float[n] f) { f = Neg(a) }>"
+)
+HANDED_ON = (
+    "g (float[n] x) => (float[n] y, float[n] v) { a = Exp(x) p = ReduceMax <keepdims = 0> (a)"
+    " zero = Constant <value_float = 0.0> () q = Greater(p, zero)"
+    f" h = If (q) {BRANCH} b = Neg(x) c = Sin(b) d = Cos(c) y = Sqrt(d) v = Identity(h) }}"
+)
+FED_TO_SEAMS = (
+    "g (float[n] x, float[n] w) => (float[n] y, int64[1,k] z)"
+    " { a = Exp(x) b = Neg(a) z = NonZero(w) y = Abs(b) }"
+)
+
+
+def block_of(session: Any) -> torch.Tensor:
+    captured = entries(session)[-1].captured
+    (block, *others) = {
+        id(s.recording._block): s.recording._block for s in captured.stages if s.recording
+    }.values()
+    assert not others
+    return block
+
+
+def inside(block: torch.Tensor, tensor: torch.Tensor) -> bool:
+    start = block.untyped_storage().data_ptr()
+    return start <= tensor.untyped_storage().data_ptr() < start + block.nbytes
+
+
+@needs_extension
+def test_m16_static_inputs_crossing_values_and_landings_lie_in_one_block() -> None:
+    session, eager = pair(CROSSING)
+    for turn in range(5):
+        agree(session, eager, {"x": torch.rand(300) + turn})
+    captured = entries(session)[-1].captured
+    assert [s.recording is None for s in captured.stages].count(True) >= 1
+    block = block_of(session)
+    names = captured.warm.program.steps.names
+    held = {
+        names[value]: inside(block, tensor)
+        for value, tensor in enumerate(captured.frame)
+        if isinstance(tensor, torch.Tensor) and names[value] in ("x", "a", "b", "c", "z", "t")
+    }
+    assert held
+    assert all(held.values())
+    assert captured.memory.recorded.kept == 0
+    assert captured.memory.placed == captured.memory.static_inputs
+
+
+@pytest.mark.parametrize("text", [CROSSING, HANDED_ON], ids=["crossing", "handed on"])
+@needs_extension
+def test_m16_nothing_in_the_block_counts_from_one_run_to_the_next(text: str) -> None:
+    session, eager = pair(text)
+    warmed(session, {"x": torch.rand(40)}, 4)
+    for turn in range(6):
+        block_of(session).fill_(0xFF)
+        agree(session, eager, {"x": torch.rand(40) - 0.1 * turn})
+    assert session.stats()["replays"] >= 6
+
+
+@needs_extension
+def test_m16_what_a_seam_hands_on_lives_as_long_as_it_is_read() -> None:
+    session, eager = pair(HANDED_ON, verify=True)
+    held = []
+    for turn in range(8):
+        feed = {"x": torch.rand(40) + turn / 8}
+        held.append((session.run(None, feed), eager.run(None, feed)))
+    for ours, theirs in held:
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert "If" in regions(session)
+
+
+@needs_extension
+def test_m17_a_feed_that_only_seams_read_is_not_copied() -> None:
+    session, eager = pair(FED_TO_SEAMS)
+    for turn in range(6):
+        agree(session, eager, {"x": torch.rand(30), "w": torch.rand(30) - turn / 9})
+    assert counted(session, "static input bytes") == (120,)
+
+
+@needs_extension
+def test_m17_a_feed_that_only_seams_read_is_not_handed_to_the_user() -> None:
+    text = (
+        "g (float[n] x, float[n] a, float[1] p) => (float[n] y, float[n] h) {"
+        " b = Exp(x) zero = Constant <value_float = 0.0> () q = Greater(p, zero)"
+        f" h = If (q) {BRANCH} y = Neg(b) }}"
+    )
+    session, eager = pair(text)
+    for turn in range(8):
+        feed = {"x": torch.rand(6), "a": torch.rand(6), "p": torch.tensor([1.0 - 2 * (turn % 2)])}
+        agree(session, eager, feed)
+        session.run(None, feed)[1].fill_(9)
+        assert float(feed["a"].max()) <= 1
+
+
+@needs_extension
+def test_m16_two_recordings_and_what_lies_between_them() -> None:
+    x, w = torch.rand(64), torch.full((64,), 0.5)
+    made: list[torch.Tensor] = []
+    one = tape_recorder(poison=True).record(lambda: made.extend([x * 2, torch.roll(x, 1)]))
+    landing = (made[0] + made[1]).clone()
+    two = tape_recorder(poison=True).record(lambda: made.append((landing * w) - made[0]))
+    shared = [
+        Shared(x, Use.INPUT, 0, 0),
+        Shared(made[0], Use.SHARED, None, 2),
+        Shared(made[1], Use.SHARED, None, 1),
+        Shared(landing, Use.SHARED, 1, 2),
+        Shared(made[2], Use.GIVEN, None, 3),
+    ]
+    expected = made[2].clone()
+    blocks: list[torch.Tensor] = []
+
+    def block(nbytes: int) -> torch.Tensor:
+        blocks.append(torch.empty(nbytes, dtype=torch.uint8))
+        return blocks[-1]
+
+    finished = one.finish_all([one, None, two], shared, block)
+    assert len(blocks) == 1
+    assert finished.stats.calls == 4
+    assert finished.stats.given == 256
+    # Only a recorded call frees what another one made, and a seam is the last to read it here.
+    assert finished.stats.kept == 256
+    assert torch.equal(two.give([made[2]])[0], expected)
+    for turn in range(3):
+        x.copy_(torch.rand(64) + turn)
+        feed = x.clone()
+        one.replay()
+        landing.copy_(made[0] + made[1])
+        two.replay()
+        (result,) = two.give([made[2]])
+        twice = feed * 2
+        assert torch.equal(result, (twice + torch.roll(feed, 1)) * w - twice)
+
+
+@needs_extension
+def test_m16_memory_of_constants_and_of_bound_tensors_is_left_alone() -> None:
+    x, w, made = torch.rand(8), torch.rand(8), []
+    recording = tape_recorder().record(lambda: made.extend([w.view(2, 4), x[:4], x * w]))
+    pointers = [w.data_ptr(), x.data_ptr()]
+    shared = [Shared(made[0], Use.GIVEN, None, 1), Shared(made[1], Use.SHARED, None, 1)]
+    finished = recording.finish_all([recording], shared, lambda n: torch.empty(n, dtype=torch.uint8))
+    assert finished.given == frozenset()
+    recording.replay()
+    assert [w.data_ptr(), x.data_ptr()] == pointers
