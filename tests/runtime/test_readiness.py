@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 GOOD = Readiness(
     "cpu",
     "torch 2.13.0+cpu, CUDA none, Python 3.11",
-    Extension("/lib/_native.so", "torch 2.13.0+cpu, CUDA none, Python 3.11", 2, (10, 20)),
+    Extension("/lib/_native.so", "torch 2.13.0+cpu, CUDA none, Python 3.11", 2, ("check_index",), (10, 20)),
     "tape",
 )
 USES = (NativeUse("ai.onnx::Add", 3), NativeUse("ai.onnx::Gather", 2, ("check_index",)))
@@ -32,7 +32,7 @@ def feed() -> dict[str, Any]:
 
 
 def other_build(ready: Readiness) -> Readiness:
-    return dataclasses.replace(ready, extension=Extension("/other/_native.so", "", 2, (1, 2)))
+    return dataclasses.replace(ready, extension=Extension("/other/_native.so", "", 2, (), (1, 2)))
 
 
 def rebuild(policy: Any) -> None:
@@ -50,7 +50,7 @@ recorder     tape
 capture      auto
 native ops   ai.onnx::Gather (2: check_index)
 fall back    none
-torch alone  1 operators, 3 nodes
+torch alone  1 operator, 3 nodes
 quarantined  ai.onnx::Exp""",
     )
 
@@ -69,7 +69,7 @@ recorder     none: extension not built
 capture      auto
 native ops   none
 fall back    ai.onnx::Gather (2: check_index)
-torch alone  1 operators, 3 nodes
+torch alone  1 operator, 3 nodes
 quarantined  none""",
     )
 
@@ -85,6 +85,9 @@ def test_m22_the_report_is_records_for_programs() -> None:
   "library": "/lib/_native.so",
   "built_for": "torch 2.13.0+cpu, CUDA none, Python 3.11",
   "abi": 2,
+  "ops": [
+   "check_index"
+  ],
   "stamp": [
    10,
    20

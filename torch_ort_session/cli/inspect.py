@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import torch_ort_session
 from torch_ort_session.cli.common import add_json, add_model, count, print_json, table, waiting
 from torch_ort_session.errors import UnsupportedOp, UnsupportedOpError
 from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
@@ -25,12 +26,25 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
         action="store_true",
         help="show every node with the values it reads and makes, bodies included",
     )
+    parser.add_argument(
+        "--backend",
+        action="store_true",
+        help="load it, and show what it runs with: torch, extension, kernels",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what the model says."""
+    if args.backend:
+        with waiting(f"loading {args.model}"):
+            report = torch_ort_session.load(args.model).backend_report()
+        if args.json:
+            print_json({"model": args.model, **report.to_dict()})
+        else:
+            print(report)
+        return 0
     with waiting(f"loading {args.model}"):
         model = load_model(args.model)
     facts = _facts(model, args.nodes)

@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from torch_ort_session.cli.backend import show_native
 from torch_ort_session.cli.common import CommandError, add_json, count, print_json, table
 from torch_ort_session.ir import schema
 from torch_ort_session.ops import registry
@@ -26,6 +27,9 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
     which.add_argument(
         "--check", metavar="NAME", help="show each revision of one operator; exit 1 if one lacks"
     )
+    which.add_argument(
+        "--native", action="store_true", help="show what is compiled, and which kernels use it or fall back"
+    )
     parser.add_argument("--domain", help="look only at this domain, such as com.microsoft")
     add_json(parser)
     parser.set_defaults(run=run)
@@ -38,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         return _check(args.check, domain, args.json)
     if args.missing:
         return _missing(domain, args.json)
+    if args.native:
+        return show_native(domain, args.json)
     return _list(domain, args.json)
 
 

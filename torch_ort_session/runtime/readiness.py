@@ -14,6 +14,7 @@ from torch_ort_session.ops import native, registry
 from torch_ort_session.ops.kernel import Kernel
 from torch_ort_session.runtime.record import Recorder, unavailable
 
+_NAMESPACE = "torch_ort_session"
 _CHECKING = "check_index"
 """The native op of kernels that look at indices."""
 
@@ -26,6 +27,7 @@ class Extension:
         library: Where it is; empty when there is none that fits.
         built_for: torch, CUDA and Python that it was compiled for; empty when there is none.
         abi: Version of its schemas; 0 when there is none.
+        ops: The native ops that it has.
         stamp: Size and time of change of the library, which tell one build from another.
         reason: Why there is none; empty when there is.
     """
@@ -33,11 +35,16 @@ class Extension:
     library: str = ""
     built_for: str = ""
     abi: int = 0
+    ops: tuple[str, ...] = ()
     stamp: tuple[int, int] = (0, 0)
     reason: str = ""
 
     def __str__(self) -> str:
         return f"none: {self.reason}" if self.reason else f"{self.library}, ABI {self.abi}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as a plain record."""
+        return {**asdict(self), "ops": list(self.ops), "stamp": list(self.stamp)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,10 @@ class NativeUse:
     nodes: int
     native: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """The same as a plain record."""
+        return {"op": self.op, "nodes": self.nodes, "native": list(self.native)}
+
 
 @dataclass(frozen=True, slots=True)
 class BackendReport:
@@ -113,10 +124,11 @@ class BackendReport:
         """The same as plain records."""
         return {
             **asdict(self.ready),
+            "extension": self.ready.extension.to_dict(),
             "capture": self.capture,
-            "native": [asdict(use) for use in self.native],
-            "fallbacks": [asdict(use) for use in self.fallbacks],
-            "torch_alone": [asdict(use) for use in self.ops if not use.native],
+            "native": [use.to_dict() for use in self.native],
+            "fallbacks": [use.to_dict() for use in self.fallbacks],
+            "torch_alone": [use.to_dict() for use in self.ops if not use.native],
             "quarantined": list(self.quarantined),
         }
 
@@ -132,7 +144,7 @@ class BackendReport:
             ("capture", self.capture),
             ("native ops", _uses(self.native)),
             ("fall back", _uses(self.fallbacks)),
-            ("torch alone", f"{len(alone)} operators, {nodes} nodes"),
+            ("torch alone", f"{_count(len(alone), 'operator')}, {_count(nodes, 'node')}"),
             ("quarantined", ", ".join(self.quarantined) or "none"),
         ]
         width = max(len(name) for name, _ in rows)
@@ -157,7 +169,7 @@ def extension() -> Extension:
         return Extension(reason="the loaded extension is not to be found")
     info = library.stat()
     stamp = info.st_size, info.st_mtime_ns
-    return Extension(str(library), str(native.running()), native.ABI_VERSION, stamp)
+    return Extension(str(library), str(native.running()), native.ABI_VERSION, _native_ops(), stamp)
 
 
 def recorders(ready: Readiness, made: Callable[[], Recorder | str]) -> Callable[[], Recorder | str]:
@@ -189,12 +201,22 @@ def backend_report(
 
 def native_ops(kernel: Kernel) -> tuple[str, ...]:
     """Native ops that a kernel uses where the extension is there."""
-    return (_CHECKING,) if getattr(kernel, "checks", False) else ()
+    return (_CHECKING,) if kernel.checks else ()
 
 
 def name_of(domain: str, op: str) -> str:
     """An operator with its domain, as messages show it."""
     return f"{domain or 'ai.onnx'}::{op}"
+
+
+def _native_ops() -> tuple[str, ...]:
+    """Names of the ops that the loaded extension has registered."""
+    found = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
+    return tuple(sorted(op for domain, _, op in found if domain == _NAMESPACE and op != "abi_version"))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _uses(uses: Iterable[NativeUse]) -> str:
