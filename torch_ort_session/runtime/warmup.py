@@ -95,18 +95,15 @@ def warm_up(
     places = zip(steps.input_names, steps.inputs, strict=True)
     held = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
     held = {value: kept for value, kept in held.items() if found.constant(value)}
-    static = _with_constants(steps, {v: kept for v, kept in held.items() if v in found.data}, found)
-    assuming = _with_constants(steps, held, found) if found.assumed else static
+    static = _with_static(steps, {v: kept for v, kept in held.items() if v in found.data}, found)
+    assuming = _with_assumed(static, {v: kept for v, kept in held.items() if v in found.assumed})
     observation = replace(observation, static=held)
     warm = Warm(assuming, static.calls, observation, found, minimum, keys, frozenset(loose))
     return warm, [values[i] for i in steps.outputs]
 
 
-def _with_constants(steps: Steps, constants: Mapping[int, Value], found: Taint) -> Program:
-    """The steps with more values as constants, so that host inputs are bound once."""
-    template = list(steps.template)
-    for value, held in constants.items():
-        template[value] = held
+def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
+    """The steps with what is static as constants, so that host inputs are bound once."""
     kept = [
         (name, place)
         for name, place in zip(steps.input_names, steps.inputs, strict=True)
@@ -115,11 +112,30 @@ def _with_constants(steps: Steps, constants: Mapping[int, Value], found: Taint) 
     return bind_steps(
         replace(
             steps,
-            template=tuple(template),
+            template=_filled(steps, static),
             input_names=tuple(name for name, _ in kept),
             inputs=tuple(place for _, place in kept),
         )
     )
+
+
+def _with_assumed(program: Program, assumed: Mapping[int, Value]) -> Program:
+    """The same with more values as constants; only steps that read those are bound again."""
+    if not assumed:
+        return program
+    steps = replace(program.steps, template=_filled(program.steps, assumed))
+    places = [place for place, step in enumerate(steps.items) if not assumed.keys().isdisjoint(step.inputs)]
+    again = bind_steps(replace(steps, items=tuple(steps.items[place] for place in places)))
+    bound = dict(zip(places, again.calls, strict=True))
+    calls = tuple(bound.get(place, call) for place, call in enumerate(program.calls))
+    return replace(program, steps=steps, calls=calls, constants=again.constants)
+
+
+def _filled(steps: Steps, constants: Mapping[int, Value]) -> tuple[Value, ...]:
+    template = list(steps.template)
+    for value, held in constants.items():
+        template[value] = held
+    return tuple(template)
 
 
 def _specialised(
