@@ -58,7 +58,7 @@ def test_the_python_of_the_readme_runs(
     monkeypatch.chdir(tmp_path)
     write_model(tmp_path / "model.onnx")
     first, *others = blocks("python")
-    assert len(others) == 4
+    assert len(others) == 5
     # One batch over and over, so that the loop of the README has something to learn.
     scope: dict[str, object] = {"train_loader": loader([8]) * 30, "test_loader": loader([8, 3])}
     exec(first, scope)
