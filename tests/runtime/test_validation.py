@@ -80,6 +80,21 @@ def test_m11_every_way_of_running_tells_and_the_capture_stays(text: str) -> None
     assert counted(session, "captures", "retirements", "declines") == (1, 0, 0)
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_m11_arithmetic_on_shapes_is_checked_too(shape: tuple[int, ...]) -> None:
+    dims = ", ".join(map(str, shape))
+    session = session_on(
+        f"g (int64[n] x, int64[{dims}] i) => (int64[{dims}] y) {{ [pick] p = Gather(x, i) y = Neg(p) }}"
+    )
+    x, good, bad = torch.arange(5), torch.full(shape, -2), torch.full(shape, 7)
+    for _ in range(5):
+        told(lambda: session.run(None, {"x": x, "i": bad}))
+        assert torch.equal(session.run(None, {"x": x, "i": good})[0], torch.full(shape, -3))
+        with pytest.raises(tos.DeviceIndexError, match="index -9 is"):
+            session.run(None, {"x": x, "i": good - 7})
+    assert counted(session, "captures", "retirements") == (1, 0)
+
+
 def test_m11_the_run_that_captures_tells_and_its_capture_is_good() -> None:
     session = session_on(PICK)
     warmed(session, feed(GOOD), runs=2)

@@ -43,6 +43,28 @@ def check_index(index: torch.Tensor, size: int, ctx: KernelContext) -> torch.Ten
     return place.clamp(0, max(size - 1, 0))
 
 
+def take(data: torch.Tensor, index: torch.Tensor, ctx: KernelContext) -> torch.Tensor:
+    """The entries of a vector that an index names, as in arithmetic on shapes, where each call counts.
+
+    Args:
+        data: Vector.
+        index: int64 of any shape; values in ``[-size, size)``.
+        ctx: Context of the running kernel, which must be declared with ``checks=True``.
+
+    Returns:
+        Of the index's shape.
+    """
+    if torch_refuses(index, ctx):
+        return torch.take(data, index)
+    if data.is_cpu and not torch._C._len_torch_dispatch_stack():
+        try:
+            return torch.take(data, index)
+        except IndexError:
+            # Good indices cost no check. A recording, which somebody watches, must not raise in a replay.
+            pass
+    return torch.take(data, check_index(index, data.shape[0], ctx))
+
+
 def torch_refuses(index: torch.Tensor, ctx: KernelContext) -> bool:
     """Whether nobody but torch looks at an index, so that it may be handed on as it came."""
     return (ctx.validation is None or not ctx.validation.on) and index.device.type in _REFUSING

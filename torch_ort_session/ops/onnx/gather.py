@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.index import check_index, torch_refuses
+from torch_ort_session.ops._helpers.index import check_index, take, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -28,9 +28,8 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) 
     if not isinstance(data, Tensor):
         return strings.by_position(gather, data, indices, axis=axis, ctx=ctx)
     shape = data.shape
-    if len(shape) == 1 and data.dtype == indices.dtype == torch.int64 and torch_refuses(indices, ctx):
-        # Shape arithmetic: take() counts negatives from the end and refuses what lies outside by itself.
-        return torch.take(data, indices)
+    if len(shape) == 1 and data.dtype == indices.dtype == torch.int64:
+        return take(data, indices, ctx)
     index = check_index(indices, shape[axis], ctx)
     if index.dim() == 1:
         return bits.movable(torch.index_select, data, axis, index)
