@@ -37,7 +37,7 @@ from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, watched
 from torch_ort_session.runtime.nested import enter
 from torch_ort_session.runtime.packing import Packing
-from torch_ort_session.runtime.padded import as_run, completed, run_padded
+from torch_ort_session.runtime.padded import PaddedRun, as_run, completed
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Policy, Rules
 from torch_ort_session.runtime.programs import builder
@@ -294,12 +294,13 @@ class Session:
             program = watch_program(program, fed, self._machine.tracer)
         grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
         modes = RunModes(self._device, grad, self._options.num_threads)
-        with modes, submission(program, self._machine):
+        padded = PaddedRun(self._machine, names, fed)
+        with padded, modes, submission(program, self._machine):
             if grad:
                 return run_eagerly(program, feeds.recordable(fed), self._device)
             if self._options.capture == "off" or watched():
                 return run_eagerly(program, fed, self._device)
-            return run_padded(self._machine, program, names, keys, fed, failed)
+            return padded.run(program, keys, failed)
 
     def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str], Intake]:
         """The steps for some outputs, feeds whose value may be part of the signature, and their intake."""

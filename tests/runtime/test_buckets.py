@@ -217,6 +217,17 @@ def test_a_padded_run_that_fails_names_the_true_shapes() -> None:
     loaded(text).run(None, feed)
 
 
+def test_bad_data_in_a_padded_run_names_the_true_shapes() -> None:
+    text = "g (int64[s] i, float[6] table) => (float[s] y) { y = Gather(table, i) }"
+    session = loaded(text, buckets=(Bucket("s", (4,), pad={"i": 9}),))
+    feed = {"i": torch.arange(3), "table": torch.randn(6)}
+    for _ in range(4):
+        told = message(tos.errors.DeviceIndexError, lambda: session.run(None, feed))
+        assert "index 9" in told and told.splitlines()[-1] == "  padded: i [3] to [4]"
+    feed["i"] = torch.arange(4)
+    same(session.run(None, feed), loaded(text, capture="off").run(None, feed))
+
+
 def test_a_result_that_does_not_carry_the_padding_where_the_model_says_is_made_without() -> None:
     text = "g (float[s] x) => (float[s] y) { y = Concat <axis = 0> (x, x) }"
     session, eager = loaded(text, buckets=(Bucket("s", (4, 8)),)), loaded(text, capture="off")

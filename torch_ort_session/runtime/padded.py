@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -33,54 +34,70 @@ def as_run(machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value])
     return pad(fed, _stretches(machine, outputs, fed))
 
 
-def run_padded(
-    machine: Machine,
-    program: Program,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    fed: Mapping[str, Value],
-    failed: Exception | None = None,
-) -> list[Any]:
+class PaddedRun:
     """One run, on padded feeds where the session has buckets and one of them takes it.
 
-    Args:
+    As a context around all of the run it adds to whatever error comes of it how the feeds were padded.
+
+    Attributes:
         machine: What runs need.
-        program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
-        keys: Names of feeds whose value may be part of the signature.
-        fed: Feeds.
-        failed: What the recording raised when this run was replayed at once.
-
-    Returns:
-        The results, in memory of their own and of the sizes that the feeds ask for.
-
-    Raises:
-        CaptureError: A capture is required and cannot be had.
-        KernelError: A kernel failed; the message tells how the feeds were padded.
+        fed: Feeds as they came.
+        padded: The feeds of the run; None as long as nothing was padded.
     """
-    stretches = _stretches(machine, outputs, fed)
-    if not stretches:
-        return run(machine, program, outputs, keys, fed, failed=failed)
-    policy = machine.policy
-    bucket = bucket_of(stretches)
-    checking = machine.verify and bucket not in policy.learnt.proven
-    state = random_state(machine.device) if checking else None
-    padded = pad(fed, stretches)
-    try:
+
+    __slots__ = ("fed", "machine", "outputs", "padded")
+
+    def __init__(self, machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> None:
+        self.machine = machine
+        self.outputs = outputs
+        self.fed = fed
+        self.padded: Mapping[str, Value] | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.padded is not None and isinstance(error, SessionError):
+            error.args = (f"{error}\n  padded: {told(self.fed, self.padded)}", *error.args[1:])
+
+    def run(self, program: Program, keys: frozenset[str], failed: Exception | None = None) -> list[Any]:
+        """Make it.
+
+        Args:
+            program: The steps for these outputs, whatever the signature.
+            keys: Names of feeds whose value may be part of the signature.
+            failed: What the recording raised when this run was replayed at once.
+
+        Returns:
+            The results, in memory of their own and of the sizes that the feeds ask for.
+
+        Raises:
+            CaptureError: A capture is required and cannot be had.
+            KernelError: A kernel failed.
+        """
+        machine, outputs, fed = self.machine, self.outputs, self.fed
+        stretches = _stretches(machine, outputs, fed)
+        if not stretches:
+            return run(machine, program, outputs, keys, fed, failed=failed)
+        policy, bucket = machine.policy, bucket_of(stretches)
+        checking = machine.verify and bucket not in policy.learnt.proven
+        state = random_state(machine.device) if checking else None
+        self.padded = padded = pad(fed, stretches)
         results = run(machine, program, outputs, keys, padded, padded=True)
-    except SessionError as error:
-        error.args = (f"{error}\n  padded: {told(fed, padded)}", *error.args[1:])
-        raise
-    policy.count(counters.PADDED_RUNS)
-    policy.count(counters.PADDED, _bytes(padded) - _bytes(fed))
-    try:
-        results = cut(outputs, results, stretches)
-    except ValueError as error:
-        policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, str(error)))
-        return run(machine, program, outputs, keys, fed)
-    if state is None:
-        return results
-    return _checked(machine, program, outputs, fed, results, bucket, state)
+        policy.count(counters.PADDED_RUNS)
+        policy.count(counters.PADDED, _bytes(padded) - _bytes(fed))
+        try:
+            results = cut(outputs, results, stretches)
+        except ValueError as error:
+            policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, str(error)))
+            self.padded = None
+            return run(machine, program, outputs, keys, fed)
+        if state is None:
+            return results
+        return _checked(machine, program, outputs, fed, results, bucket, state)
 
 
 def _checked(

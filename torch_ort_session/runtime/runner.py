@@ -86,7 +86,8 @@ def run(
     entry.runs += 1
     if decision is Decision.REPLAY:
         results = replayed(machine, program, outputs, entry, fed, delivery, failed)
-        if entry is before and delivery is None and machine.device.type == "cpu" and not machine.verify:
+        plain = delivery is None and not (padded or machine.verify) and machine.device.type == "cpu"
+        if entry is before and plain:
             policy.shortcut = shortcut_to(entry, outputs, fed)
         return results
     if decision is Decision.CAPTURE:
