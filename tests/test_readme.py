@@ -52,6 +52,13 @@ def loader(sizes: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
     ]
 
 
+def test_what_the_readme_points_to_is_there() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", README)
+    assert "docs/plan.png" in targets
+    missing = [target for target in targets if not target.startswith("http") and not (ROOT / target).exists()]
+    assert missing == []
+
+
 def test_the_python_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """Each tutorial runs as a person would run it, outside of the checkout, and shows what it promises."""
 
+import ast
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from expecttest import assert_expected_inline
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "tutorials"
@@ -43,7 +45,7 @@ def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_tutorial_is_tested_here():
     numbered = sorted(path.name for path in TUTORIALS.glob("[0-9]*.py"))
-    assert numbered == ["01_run_a_model.py", "02_capture_and_replay.py"]
+    assert numbered == ["01_run_a_model.py", "02_capture_and_replay.py", "03_reading_a_plan.py"]
 
 
 def test_a_bar_and_a_strip():
@@ -130,3 +132,99 @@ def test_02_capture_and_replay_says_when_nothing_is_captured(tmp_path):
     assert "capture off" in done.stdout
     assert "From here on run() makes every step eagerly" in done.stdout
     assert "the same tokens every way: yes" in done.stdout
+
+
+def part(text: str, number: int) -> str:
+    """What a tutorial prints below its title of this number."""
+    found = re.search(rf"^{number}\. [^\n]+\n=+\n(.*?)(?=\n\d\. [^\n]+\n=+\n|\Z)", text, re.M | re.S)
+    assert found is not None, number
+    return found[1]
+
+
+@pytest.mark.zoo
+def test_03_reading_a_plan_shows_seams_and_how_they_go(tmp_path):
+    done = run(TUTORIALS / "03_reading_a_plan.py", "--html", str(tmp_path / "plan.html"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "in 1 segment, 0 in 0 seams" in part(done.stdout, 1)
+    assert_expected_inline(
+        part(done.stdout, 2).partition("\n\nA seam is")[0].partition("regions\n")[2],
+        """\
+  segment  85 steps, 64 launches
+  seam     places (ai.onnx::NonZero)
+           kernel declares a seam: the size of the output depends on the data
+           every replay compares the shape of 'places'
+  segment  3 steps, 2 launches""",
+    )
+    assert_expected_inline(
+        part(done.stdout, 3),
+        """\
+  run 1, four files                        4 numbers   ran eagerly
+  run 2, four files                        4 numbers   ran eagerly, observed
+  run 3, four files                        4 numbers   was captured
+  run 4, the same in another order         4 numbers   was replayed
+  run 5, other files, other hits           6 numbers   was replayed, and the capture was retired
+
+The result of run 5 is right: what came after the seam ran eagerly. explain() keeps the report:
+
+node    op                reason    message
+------  ----------------  --------  ---------------------------------------------------------------
+places  ai.onnx::NonZero  diverged  'places' was int64[2, 4] in the warm run and is now int64[2, 6]
+""",
+    )
+    assert_expected_inline(
+        part(done.stdout, 4),
+        """\
+TopK with k as an input, one integer: a key feed, whose value is part of the signature.
+97 steps on cpu: 86 in 1 segment, 0 in 0 seams, 11 folded into constants
+key feeds: k = 5
+passes: none
+
+regions
+  segment  86 steps, 65 launches
+  run 1, the 5 best                       20 numbers   ran eagerly
+  run 2, the 5 best                       20 numbers   ran eagerly, observed
+  run 3, the 5 best                       20 numbers   was captured
+  run 4, other files, the 5 best          20 numbers   was replayed
+  run 5, the 3 best: another signature    12 numbers   ran eagerly
+  runs 6 to 9, with four more values of k: too many to tell captures apart by, so that k is data
+  run 10, the 5 best                      20 numbers   ran eagerly, the capture was declined
+  run 11, the 5 best                      20 numbers   ran eagerly, observed
+  run 12, the 5 best                      20 numbers   was captured
+  run 13, the 5 best                      20 numbers   was replayed
+
+regions
+  segment  84 steps, 63 launches
+  seam     found (ai.onnx::TopK)
+           unresolved input shape: its input 'K' is a number that follows from data
+           every replay compares the shape of 'found'
+  segment  1 step, 1 launch
+
+A constant k has neither limit (key feeds with too many values: k):
+
+97 steps on cpu: 86 in 1 segment, 0 in 0 seams, 11 folded into constants
+key feeds: none
+passes: none
+  four files, the 5 best                  20 numbers   ran eagerly
+  four files, the 5 best                  20 numbers   ran eagerly, observed
+  four files, the 5 best                  20 numbers   was captured
+  four files, the 5 best                  20 numbers   was replayed
+""",
+    )
+    assert_expected_inline(
+        part(done.stdout, 5),
+        """\
+node    op                reason                  message
+------  ----------------  ----------------------  ------------------------------------------
+(run)                     nothing capturable      no segment is left to record
+places  ai.onnx::NonZero  kernel declares a seam  the size of the output depends on the data
+
+The same for programs: 'kernel declares a seam'
+""",
+    )
+    counted = re.search(r"stats\(\) of the session of part 3: (.+)", part(done.stdout, 6))
+    assert counted is not None
+    numbers = ast.literal_eval(counted[1])
+    assert (numbers["captures"], numbers["replays"], numbers["retirements"]) == (1, 2, 1)
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert "the size of the output depends on the data" in page
