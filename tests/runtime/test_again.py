@@ -224,6 +224,28 @@ def test_bad_data_on_the_shortcut_is_told_and_the_shortcut_stays(monkeypatch: py
     assert states(watched.session) == ["captured"]
 
 
+def test_a_recording_that_checks_nothing_leaves_the_word_alone_but_when_somebody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (
+        "g (float[n, 2] x) => (float[n, 2] y) <int64[1] zero = {0}, int64[1] two = {2}> { s = Shape(x)"
+        " n = Gather(s, zero) d = Concat <axis = 0> (n, two) e = Exp(x) r = Reshape(e, d) y = Neg(r) }"
+    )
+    watched = Watched(text, monkeypatch)
+    for _ in range(6):
+        watched.short({"x": torch.randn(3, 2)})
+    shortcut = watched.session._machine.policy.shortcut
+    assert shortcut is not None and not shortcut.checks
+    word = watched.session._validation
+    before = word.generation
+    assert watched.short({"x": torch.randn(3, 2)}) and word.generation == before
+    ticket = word.begin()
+    with pytest.raises(tos.errors.DeviceValidationError, match="not asked yet"):
+        watched.session.run(None, {"x": torch.randn(3, 2)})
+    assert word.read(ticket) is None
+    assert watched.short({"x": torch.randn(3, 2)})
+
+
 def test_results_of_the_shortcut_are_the_callers(watched: Watched) -> None:
     kept = []
     for _ in range(5):

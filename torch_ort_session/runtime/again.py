@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _Tensor = torch.Tensor
 _Array = np.ndarray
 _STRIDED = torch.strided
-_Row = tuple[str, torch.dtype, torch.Size, Any, int | bool | None, torch.Tensor | None, Any]
+_Row = tuple[str, torch.dtype, torch.Size, Any, int | bool | None]
+_Write = tuple[int, torch.Tensor, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,24 +39,29 @@ class Shortcut:
     Attributes:
         entry: The signature's entry.
         outputs: Requested output names.
-        rows: Of each feed its name, dtype, dims and numpy dtype; its number when it is a key feed; the static
-            input, and the same as an array. Where there is no numpy dtype or nothing reads the feed: None.
+        rows: Of each feed its name, dtype, dims and numpy dtype; its number when it is a key feed. None where
+            there is no such thing.
+        writes: Of each feed that something reads, where it is among the feeds, its static input, and the same
+            as an array; None where there is no numpy dtype.
         recording: All of the run.
         results: The outputs, in the recording's memory.
         handover: How they leave it.
         copied: Bytes of the static inputs.
-        validation: The word that the recording may report bad data into; None where it does not.
+        validation: The session's word; None where it has none.
+        checks: Whether the recording may report bad data into it.
         ready: What the recording was made with.
     """
 
     entry: Entry
     outputs: tuple[str, ...]
     rows: tuple[_Row, ...]
+    writes: tuple[_Write, ...]
     recording: Recording
     results: tuple[torch.Tensor, ...]
     handover: Handover
     copied: int
     validation: ValidationWord | None
+    checks: bool
     ready: Readiness | None
 
 
@@ -72,16 +78,21 @@ def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]
         return None
     statics, numbers = dict(captured.copied), dict(captured.warm.keys)
     rows: list[_Row] = []
-    for name, value in fed.items():
+    writes: list[_Write] = []
+    for position, (name, value) in enumerate(fed.items()):
         if not isinstance(value, torch.Tensor):
             return None
         static, array, kind = statics.get(name), None, _numpy_dtype(value.dtype)
         if static is not None and kind is not None:
             array = static.numpy()
-        rows.append((name, value.dtype, value.shape, kind, numbers.get(name), static, array))
+        rows.append((name, value.dtype, value.shape, kind, numbers.get(name)))
+        if static is not None:
+            writes.append((position, static, array))
     parts = captured.whole, captured.results, captured.handover, captured.memory.static_inputs
     warm = captured.warm
-    return Shortcut(entry, outputs, tuple(rows), *parts, warm.program.validation, warm.ready)
+    checks = any(call.step.kernel.checks for stage in captured.stages for call in stage.calls)
+    last = warm.program.validation, checks, warm.ready
+    return Shortcut(entry, outputs, tuple(rows), tuple(writes), *parts, *last)
 
 
 def at_once(
@@ -110,7 +121,7 @@ def at_once(
     if len(feed) != len(known.rows) or torch.is_inference_mode_enabled() or watched():
         return None
     values = []
-    for name, dtype, shape, kind, number, _, _ in known.rows:
+    for name, dtype, shape, kind, number in known.rows:
         value = feed.get(name)
         if type(value) is _Tensor:
             if (
@@ -127,14 +138,16 @@ def at_once(
         if number is not None and value.item() != number:
             return None
         values.append(value)
-    for value, (_, _, _, _, _, static, array) in zip(values, known.rows, strict=True):
-        if static is None:
-            continue
+    for position, static, array in known.writes:
+        value = values[position]
         if type(value) is _Tensor:
             static.copy_(value)
         else:
             np.copyto(array, value)
     word = known.validation
+    if word is not None and word.ticket is None and not known.checks:
+        # Nothing of the recording would write to it, and nobody waits for it.
+        word = None
     ticket = None if word is None else word.begin()
     try:
         known.recording.replay()

@@ -35,10 +35,10 @@ class Handover:
         """
         if self.recording is None:
             return copied(list(results))
+        if all(self.given):
+            return list(self.recording.give(list(results)))
         pairs = list(zip(results, self.given, strict=True))
         moved = iter(self.recording.give([result for result, given in pairs if given]))
-        if all(self.given):
-            return list(moved)
         rest = iter(copied([result for result, given in pairs if not given]))
         return [next(moved) if given else next(rest) for _, given in pairs]
 
