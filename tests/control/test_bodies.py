@@ -338,3 +338,23 @@ def test_m10_what_a_loop_hands_on_unchanged_is_copied_once_and_is_right_when_it_
         for trips in (7, 5, 1, 6):
             agree(session, eager, {**fed(trips=trips), "x2": torch.randn(4), "x3": torch.randn(4)})
         assert counted(session, CAPTURED) == (1,)
+
+
+def test_m16_values_of_a_body_that_outlive_a_body_within_it_are_not_overwritten() -> None:
+    inner = (
+        "q (int64 j, bool f, float[n] p) => (bool h, float[n] u) { h = Identity(f)"
+        " ax = Constant <value_ints = [0]> () p1 = Unsqueeze(p, ax)"
+        " p8 = Concat <axis = 0> (p1, p1, p1, p1, p1, p1, p1, p1) p9 = Tanh(p8) p10 = Sin(p9)"
+        f" p11 = ReduceMean <keepdims = 0> (p10, ax) {long('p11', 'u', 'i')} }}"
+    )
+    body = (
+        "b (int64 i, bool c, float[n] s) => (bool d, float[n] r, float[n] o) { d = Identity(c)"
+        f" {long('s', 'a')} e = Exp(a) l = Loop (k, , a) <body = {inner}> z = Mul(l, e) {long('z', 'r', 'k')}"
+        " o = Sub(e, l) }"
+    )
+    text = looped(body, outputs="float[n] y, float[k,n] z")
+    for verify in (False, True):
+        session, eager = pair(text, verify=verify)
+        for trips in (4, 4, 4, 4, 5):
+            agree(session, eager, fed(500, trips=trips))
+        assert counted(session, CAPTURED, "probe mismatches") == (2, 0)

@@ -255,7 +255,13 @@ class _Scope:
         known = hostable | hostable_inside(node, graph)
         scope = _Scope(_Site(graph, self.site.setting, self, prefix, types, known))
         steps = scope.build([info.name for info in graph.outputs], on_host=host_formals(node))
-        return BodySteps(steps, tuple(scope.captured), self.site.setting.bodies, prefix.rstrip("/"))
+        runs = self.site.setting.bodies
+        return BodySteps(steps, tuple(scope.captured), runs, prefix.rstrip("/"), self.depth())
+
+    def depth(self) -> int:
+        """How many scopes enclose this one."""
+        parent = self.site.parent
+        return 0 if parent is None else parent.depth() + 1
 
 
 class _Weights:

@@ -87,12 +87,14 @@ class BodySteps:
         captured: Pairs of (value id outside, value id inside); constants are in ``steps.template``.
         runs: Where it may be run otherwise than step by step; None where nobody does.
         name: Names of its node and of the attribute that holds it, those of enclosing bodies before them.
+        depth: How many bodies it lies in.
     """
 
     steps: Steps
     captured: tuple[tuple[int, int], ...]
     runs: BodyRuns | None = None
     name: str = ""
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

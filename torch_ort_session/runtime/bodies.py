@@ -125,6 +125,7 @@ class BodyFacts:
 
     Attributes:
         name: What it is called.
+        depth: How many bodies it lies in.
         program: Its steps; inputs are its formal inputs, then the enclosing values that it reads.
         formals: How many of them are formal inputs.
         outside: Ids of the enclosing values outside.
@@ -136,6 +137,7 @@ class BodyFacts:
     """
 
     name: str
+    depth: int
     program: Program
     formals: int
     outside: tuple[int, ...]
@@ -161,6 +163,7 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
     found, same = reads(whole), steady(whole)
     return BodyFacts(
         name=body.name,
+        depth=body.depth,
         program=replace(program, steps=whole),
         formals=len(steps.inputs),
         outside=tuple(place for place, _ in body.captured),
@@ -203,7 +206,7 @@ class BodyPlan:
         if self.policy is None:
             self.policy = BodyPolicy(machine.policy)
         if self.machine is None:
-            self.machine = machine.for_body(self.policy)
+            self.machine = machine.for_body(self.policy, self.facts.depth)
         return self.policy, self.machine
 
     def release(self) -> None:

@@ -58,10 +58,17 @@ class Machine:
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
         return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=bodies)
 
-    def for_body(self, policy: Policy) -> Machine:
-        """What records and replays a control-flow body, which is watched and counted as one step."""
-        # What is captured around the body has values in the arena while this runs.
+    def for_body(self, policy: Policy, depth: int) -> Machine:
+        """What records and replays a control-flow body, which is watched and counted as one step.
+
+        Args:
+            policy: Of the body.
+            depth: How many bodies it lies in.
+        """
+        # What is captured around the body has values in its arena while this runs.
         arena = self.arena.inner
+        for _ in range(depth):
+            arena = arena.inner
         return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=Bodies())
 
 
