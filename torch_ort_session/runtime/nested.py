@@ -59,15 +59,19 @@ class Nested:
 
     def __call__(self, *inputs: Value, lend: int = 0) -> tuple[Value, ...]:
         """Run the body on its formal inputs."""
-        plan, facts = self.plan, self.facts
+        facts = self.facts
         check_formals(facts.formals, inputs)
         if facts.lasting:
             return self._lasting()
-        machine, policy = self.machine, plan.policy
-        observer = machine.tracer.observer
+        observer = self.machine.tracer.observer
         if observer.on:
             with observer.span(OP, "body", {"body": facts.name}):
-                return self._call((*inputs, *self.outer))
+                return self._soonest(inputs, lend)
+        return self._soonest(inputs, lend)
+
+    def _soonest(self, inputs: tuple[Value, ...], lend: int) -> tuple[Value, ...]:
+        """A call like the one before is replayed at once."""
+        machine, policy = self.machine, self.plan.policy
         entry = None if policy is None else policy.last
         ready = None if entry is None else entry.ready
         if entry is None or ready is None or ready.recording is None or (machine.verify and not entry.proven):

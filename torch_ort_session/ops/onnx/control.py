@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ir.types import TensorType
-from torch_ort_session.ops.kernel import KernelContext, Value, kernel
+from torch_ort_session.ops.kernel import Body, KernelContext, Value, kernel
 
 _SEAM = "which steps run depends on data"
 _CPU = torch.device("cpu")
@@ -53,7 +53,7 @@ def loop(max_trips: int | None, cond: bool | None, *carried: Value, ctx: KernelC
         going = _flag(results[0])
         index += 1
     stacked = [_stack(items, graph, 1 + count + i, ctx.device) for i, items in enumerate(scans)]
-    return (*body.keep(state), *stacked)
+    return (*_kept(body, state, ctx), *stacked)
 
 
 @kernel("Scan", since=(9, 11, 16, 19, 21, 23, 24, 25))
@@ -160,7 +160,7 @@ def _scan(
         _stack(items[::-1] if back else items, graph, count + i, ctx.device, axis)
         for i, (items, axis, back) in enumerate(zip(scans, axes, backward, strict=True))
     ]
-    return (*body.keep(state), *stacked)
+    return (*_kept(body, state, ctx), *stacked)
 
 
 def _check_carried(
@@ -181,6 +181,12 @@ def _check_carried(
             was, now = (f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in (a, b))
             may = "only its data" if dims else "only its data and its dims"
             raise ValueError(f"the carried value {info.name!r} was {was} and became {now}; {may} may change")
+
+
+def _kept(body: Body, state: tuple[Value, ...], ctx: KernelContext) -> tuple[Value, ...]:
+    """The last carried values, in memory that no later call writes where anybody reads them."""
+    kept = iter(body.keep(tuple([value for place, value in enumerate(state) if ctx.wants(place)])))
+    return tuple([next(kept) if ctx.wants(place) else value for place, value in enumerate(state)])
 
 
 def _flag(value: Value) -> bool:
