@@ -117,7 +117,7 @@ def lay_out(
         for row in slotted
         if row.value not in chained and len(found[row.value].places) == 1 and not found[row.value].lives
     }
-    gone = relieved(joined(slotted, homes), fresh, movable)
+    gone = relieved(joined(slotted, homes), [*fresh, *_landing(lives, len(rows))], movable)
     if gone:
         fresh += [row for row in slotted if row.value in gone]
         slotted = [row for row in slotted if row.value not in gone]
@@ -166,6 +166,14 @@ def _kind(span: _Span) -> int:
         # Only a recorded call can free what another one made.
         return _FRESH if span.stop == span.touched else _HELD
     return _SLOT
+
+
+def _landing(lives: Sequence[Life], first: int) -> list[Interval]:
+    """What seams give, which is there beside its copy for a moment."""
+    landings = [life for life in lives if life.use is Use.SHARED and life.start is not None]
+    return [
+        Interval(first + i, at.start or 0, at.start or 0, at.tensor.nbytes) for i, at in enumerate(landings)
+    ]
 
 
 def _spans(
