@@ -8,13 +8,18 @@ For each zoo model, in bytes of activations (weights, and constants that follow 
 - `live`: the most bytes of activations, results included, that are needed at once in the order of the
   nodes, or of the calls that kernels make where these need more;
 - `arena`: the block that replays write into, and `bound`, the least that its slots could take;
-- `outside`: what a capture holds beside the arena (static inputs, results that stay), and the most that
-  a replay allocates at once on top of it, measured; its results included;
+- `outside`: what a capture holds beside the arena, and the most that a replay allocates at once on top of it,
+  measured: what operators allocate, and results, which are given away without a copy;
 - `sum`: arena and outside;
 - `slotted`: the part of all bytes that recorded calls write which lies in slots.
 
-`--check` exits with 1 when an arena is above 1.05 x its bound, or a sum above 1.15 x the live bytes. Rows in
-which less than 90% is slotted say where the rest lies.
+Feeds are no activations, but a replay copies those that recorded calls read: they count in `live` for as long
+as that lasts, in `arena` where they lie, and in `outside` where they do not.
+
+`--check` exits with 1 when an arena is above 1.05 x its bound, or a sum above 1.15 x the live bytes and more
+than 64 KiB above them: for models of some kilobytes the blocks of 256 bytes, the result of a seam beside its
+copy, and one scratch buffer decide the ratio, whatever the plan. Rows above 1.15 say what they consist of,
+and those in which less than 90% is slotted where the rest lies.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import fetch
 import harness
@@ -37,30 +42,50 @@ from torch_ort_session.runtime.capture import Captured
 
 ARENA_BOUND = 1.05
 SUM_BOUND = 1.15
+FLOOR = 1 << 16
 SHARE = 0.9
 
 Row = dict[str, Any]
 
 
-def allocated(call: Callable[[], object]) -> tuple[int, int]:
-    """The most bytes that a call has torch's CPU allocator hold at once, and what is left when it returns.
+class Peak(NamedTuple):
+    """The most bytes that torch's CPU allocator held at once for a call.
 
-    What it returns is held until then.
+    Attributes:
+        nbytes: How many.
+        op: The torch op that was running then; empty between ops.
+        scratch: Bytes of those that this op had allocated for itself, and freed before it returned.
     """
+
+    nbytes: int
+    op: str
+    scratch: int
+
+
+def allocated(call: Callable[[], object]) -> Peak:
+    """Measure a call; what it returns is held until it has returned."""
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as profiler:
         held = call()
-    changes = [
-        (event.start_ns(), event.nbytes())
-        for event in profiler.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    ]
+    events = profiler.profiler.kineto_results.events()
     del held
-    level = most = 0
-    for _, nbytes in sorted(changes, key=lambda change: change[0]):
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    level = most = at = 0
+    for when, nbytes in changes:
         level += nbytes
-        most = max(most, level)
-    return most, level
+        if level > most:
+            most, at = level, when
+    around = [
+        event
+        for event in events
+        if "::" in event.name() and event.start_ns() <= at <= event.start_ns() + event.duration_ns()
+    ]
+    if not around:
+        return Peak(most, "", 0)
+    op = max(around, key=lambda event: event.duration_ns())
+    before = sum(nbytes for when, nbytes in changes if when < op.start_ns())
+    after = sum(nbytes for when, nbytes in changes if when <= op.start_ns() + op.duration_ns())
+    return Peak(most, op.name(), max(0, most - max(before, after)))
 
 
 def captured_of(session: torch_ort_session.Session) -> Captured | None:
@@ -73,16 +98,17 @@ def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
     """One model's row."""
     eager = torch_ort_session.load(path, options=Options(capture="off"))
     eager.run(None, feed)
-    peak, _ = allocated(partial(eager.run, None, feed))
+    peak = allocated(partial(eager.run, None, feed)).nbytes
     del eager
     session = torch_ort_session.load(path)
-    for _ in range(3):
+    # Control-flow bodies are captured in runs after that which captures the model.
+    for _ in range(6):
         session.run(None, feed)
     stats = session.plan(feed).stats
     captured = captured_of(session)
     if captured is None or stats is None:
         return {"name": name, "captured": False, "eager": peak}
-    replay, _ = allocated(partial(session.run, None, feed))
+    replay, op, scratch = allocated(partial(session.run, None, feed))
     memory, recorded = captured.memory, captured.memory.recorded
     beside = memory.static_inputs - memory.placed
     outside = beside + recorded.kept + replay
@@ -102,6 +128,8 @@ def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
         "static_inputs": beside,
         "kept": recorded.kept,
         "replay": replay,
+        "scratch": scratch,
+        "scratch_of": op,
         "fresh": memory.fresh,
         "sum": memory.slots + outside,
         "arena_over_bound": memory.slots / max(1, recorded.bound),
@@ -123,18 +151,20 @@ def why(row: Row) -> str:
             "is given away as a result": row["given"],
             "stays until the next replay": row["staying"],
         }
+        lent = "has bytes that results take before or afterwards"
+        rest[lent] = 1.0 - row["slotted"] - sum(rest.values())
         parts += [f"{share:.0%} {text}" for text, share in rest.items() if share >= 0.01]
     over = row["sum"] - SUM_BOUND * row["live"]
     if over > 0:
-        scratch = max(0, row["replay"] - row["fresh"])
         causes = {
-            "operators' results that cannot be written into slots": row["fresh"],
-            "operators' scratch memory and copied results": scratch,
+            "results that are given away or cannot be written into slots": row["fresh"],
+            f"scratch memory within {row['scratch_of']}": row["scratch"],
+            "copied results, and what seams allocate": row["replay"] - row["fresh"] - row["scratch"],
             "copies of feeds": row["static_inputs"],
             "results that stay until the next replay": row["kept"],
         }
         largest = sorted(((n, c) for c, n in causes.items() if n >= over / 4), reverse=True)[:3]
-        parts += [f"{nbytes / 1e6:.2f} MB {cause}" for nbytes, cause in largest]
+        parts += [f"{nbytes / 1e6:.3f} MB {cause}" for nbytes, cause in largest]
     return "; ".join(parts)
 
 
@@ -148,7 +178,7 @@ def judge(rows: Sequence[Row]) -> list[str]:
         if row["arena_over_bound"] > ARENA_BOUND:
             ratio = row["arena_over_bound"]
             misses.append(f"{row['name']}: the arena is {ratio:.2f} x its bound, above {ARENA_BOUND}")
-        if row["sum_over_live"] > SUM_BOUND:
+        if row["sum"] > max(SUM_BOUND * row["live"], row["live"] + FLOOR):
             ratio = row["sum_over_live"]
             misses.append(
                 f"{row['name']}: the sum is {ratio:.2f} x the live bytes, above {SUM_BOUND}: {why(row)}"
