@@ -126,6 +126,19 @@ def test_m17_a_result_fed_back_is_read_before_it_is_replaced() -> None:
         assert torch.equal(x, expected)
 
 
+@pytest.mark.parametrize("seam", ["z = NonZero(b)", "z = Shape(x)"])
+def test_m20_a_result_that_shows_one_element_in_many_places(seam: str) -> None:
+    text = (
+        "g (float[n] x) => (float[?] e, float[?, ?] w, float[n] y, int64[?] z) <int64[2] two = {2, 1}>"
+        f" {{ b = Exp(x) {seam} m = ReduceSum <keepdims = 1> (b) e = Expand(m, two) f = Neg(b)"
+        " w = Expand(f, two) y = Abs(f) }"
+    )
+    session, eager = pair(text)
+    for _ in range(6):
+        agree(session, eager, {"x": torch.rand(3)})
+    assert counted(session, "captures", "replays", "failed captures") == (1, 3, 0)
+
+
 def test_m19_only_constants_as_outputs() -> None:
     session, eager = pair("g (float[n] x) => (int64[1] s, float[2] w) <float[2] w = {1, 2}> { s = Shape(x) }")
     for length in (2, 3, 2, 2, 2, 2):

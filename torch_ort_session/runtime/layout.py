@@ -126,14 +126,16 @@ def lay_out(
     offsets = {row.value: packing.offsets[homes.get(row.value, row.value)] for row in slotted}
     moved = {keys[value] for value in offsets}
     saved = list(saved)
-    kept = [(t, t.clone()) for t, k in zip(saved, native.storage_keys(saved), strict=True) if k in moved]
+    kept = {k: t for t, k in zip(saved, native.storage_keys(saved), strict=True) if k in moved}
+    # Of the whole storage: a result may show one element in many places, and cannot be written to then.
+    data = {key: _bytes_of(tensor).clone() for key, tensor in kept.items()}
     for number, part in enumerate(parts):
         part.tape.plan(memory, *_orders(number, found, kinds, offsets, gone, homes if poison else None))
     for value, offset in offsets.items():
         if not found[value].places:
             native.place(found[value].lives[0].tensor, memory, offset)
-    for tensor, data in kept:
-        tensor.copy_(data)
+    for key, tensor in kept.items():
+        _bytes_of(tensor).copy_(data[key])
     return (
         memory,
         RecordingStats(
@@ -154,6 +156,10 @@ def lay_out(
 
 
 _SLOT, _FRESH, _GIVEN, _HELD = range(4)
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
 
 
 def _kind(span: _Span) -> int:
