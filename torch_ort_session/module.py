@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import torch
@@ -25,6 +28,7 @@ from torch_ort_session.runtime.validation import validation_for
 from torch_ort_session.session import Session
 
 _TRAIN_OPS = ("BatchNormalization", "Dropout")
+_REFUSING = ("cpu", "meta")
 _TRAIN = "train mode is not supported for operators that behave differently in it:"
 _EVAL = "Stay in eval mode: gradients flow there too, with the stored statistics and without dropout."
 
@@ -44,7 +48,7 @@ class SessionModule(nn.Module):
         self._session = session
         self._paths: dict[str, str] = {}
         self._bound: dict[str, str] = {}
-        self._programs: dict[torch.device, Program] = {}
+        self._programs: dict[torch.device, tuple[Program, AbstractContextManager[Any]]] = {}
         on_host, statistics = _read_on_host(session.graph), _statistics(session.graph)
         for name, weight in _stored(session.graph):
             if not isinstance(weight.data, torch.Tensor):
@@ -83,7 +87,7 @@ class SessionModule(nn.Module):
         state = self._state()
         weights = {name: state[path] for name, path in self._paths.items()}
         device = next((value.device for value in state.values()), self._session.device)
-        program = self._program(device)
+        program, turn = self._program(device)
         on_host = program.steps.host_inputs
         fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
         inputs: dict[str, Value] = {**weights, **fed}
@@ -94,7 +98,8 @@ class SessionModule(nn.Module):
         for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
             if name in inputs:
                 values[place] = inputs[name]
-        with RunModes(device, grad, self._session.options.num_threads), submission(program, None):
+        modes = RunModes(device, grad, self._session.options.num_threads)
+        with turn, modes, submission(program, None):
             execute(program, values)
             results = [values[i] for i in program.steps.outputs]
             results = own(results, program.constants, inputs.values(), device)
@@ -105,14 +110,17 @@ class SessionModule(nn.Module):
         parameters = dict(self.named_parameters(remove_duplicate=False))
         return {**parameters, **dict(self.named_buffers(remove_duplicate=False))}
 
-    def _program(self, device: torch.device) -> Program:
+    def _program(self, device: torch.device) -> tuple[Program, AbstractContextManager[Any]]:
         made = self._programs.get(device)
         if made is None:
-            # On the CPU torch itself refuses bad data, and forward may run in several threads at once.
-            on_device = device.type not in ("cpu", "meta")
-            validation = validation_for(device, self._session.options.validate) if on_device else None
+            # Where torch itself refuses bad data forward runs in several threads at once; a word is for one
+            # at a time.
+            validated = device.type not in _REFUSING
+            validation = validation_for(device, self._session.options.validate) if validated else None
             setting = Setting(device, _constant, frozenset(self._paths), validation)
-            made = self._programs[device] = bind_steps(build_steps(self._session.graph, setting))
+            program = bind_steps(build_steps(self._session.graph, setting))
+            turn = contextlib.nullcontext() if program.validation is None else threading.RLock()
+            made = self._programs[device] = (program, turn)
         return made
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:

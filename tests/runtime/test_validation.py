@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import os
-import pickle
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -396,79 +392,6 @@ def test_m11_the_number_of_threads_does_not_matter(threads: int | None) -> None:
     for _ in range(5):
         told(lambda: session.run(None, feed(BAD)))
         session.run(None, feed(GOOD))
-
-
-def test_m11_copies_have_words_of_their_own() -> None:
-    session = session_on(PICK, validate="deferred")
-    session.run(None, feed(GOOD))
-    binding = session.bind()
-    binding.output("y", torch.zeros(3))
-    for _ in range(3):
-        binding.run(feed(GOOD))
-        binding.read("y")
-    binding.run(feed(BAD))
-    assert word_of(session).ticket is not None
-    for other in (copy.deepcopy(session), pickle.loads(pickle.dumps(session))):
-        assert word_of(other) is not word_of(session)
-        other.check()
-        assert other.run(None, feed(GOOD))[0].tolist() == [0, 4, 3]
-        told(lambda other=other: other.run(None, feed(BAD)))
-    told(session.check)
-
-
-def test_m11_threads_of_one_session_have_one_ticket_at_a_time() -> None:
-    session, failures = session_on(PICK), []
-
-    def many(index: torch.Tensor, bad: bool) -> None:
-        for _ in range(40):
-            try:
-                session.run(None, feed(index))
-                if bad:
-                    failures.append("bad data passed")
-            except tos.DeviceIndexError as error:
-                if not bad:
-                    failures.append(str(error))
-            except Exception as error:
-                failures.append(repr(error))
-
-    workers = [threading.Thread(target=many, args=(i, b)) for i, b in ((GOOD, False), (BAD, True)) * 2]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not failures
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_m11_a_child_process_is_not_held_up_by_a_run_of_another_thread() -> None:
-    session = session_on(PICK)
-    session.run(None, feed(GOOD))
-    word = word_of(session)
-    started, over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with session._lock:
-            word.begin()
-            started.set()
-            over.wait(30)
-            assert word.ticket is not None
-            word.read(word.ticket)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    started.wait(30)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            told(lambda: session.run(None, feed(BAD)))
-            code = 0 if session.run(None, feed(GOOD))[0].tolist() == [0, 4, 3] else 2
-        finally:
-            os._exit(code)
-    over.set()
-    holder.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    session.run(None, feed(GOOD))
 
 
 def test_m11_without_the_extension_plain_ops_check(monkeypatch: pytest.MonkeyPatch) -> None:
