@@ -11,7 +11,12 @@ from textmodel import model
 from torch import Tensor
 
 import torch_ort_session as tos
-from torch_ort_session.ops._helpers.layout import channels_last, convolution, is_channels_last
+from torch_ort_session.ops._helpers.layout import (
+    channels_last,
+    convolution,
+    is_channels_last,
+    is_channels_last_1d,
+)
 from torch_ort_session.ops.onnx.activation import leaky_relu
 from torch_ort_session.ops.onnx.clip import clip
 from torch_ort_session.ops.onnx.concat import concat
@@ -110,6 +115,47 @@ def test_what_comes_after_leaves_images_as_they_are(op: Callable[[Tensor], Tenso
     y = op(X)
     assert is_channels_last(y)
     torch.testing.assert_close(y.contiguous(), op(X.contiguous()).contiguous(), rtol=1e-6, atol=1e-6)
+
+
+LINES = channels_last(image(2, 16, 1, 40)).squeeze(2)
+KEEPING_LINES: dict[str, Callable[[Tensor], Tensor]] = {
+    "conv": lambda x: conv(x, image(16, 16, 3, seed=1), image(16), pads=[2, 2], dilations=[2]),
+    "1x1 conv": lambda x: conv(x, image(16, 16, 1, seed=1)),
+    "padded on one side": lambda x: conv(x, image(16, 16, 3, seed=1), pads=[2, 0]),
+    "tiles": lambda x: conv_transpose(x, image(16, 8, 2, seed=1), image(8), strides=[2]),
+    "norm": lambda x: batch_normalization(x, PLENTY, PLENTY, PLENTY, PLENTY)[0],
+    "concat": lambda x: concat(x, x + 1, axis=2),
+    "concat from behind": lambda x: concat(x, x + 1, axis=-1),
+    "concat of channels": lambda x: concat(x, x + 1, axis=-2),
+    "clip": lambda x: clip(x, 0.0, 6.0),
+}
+
+
+@pytest.mark.parametrize("op", KEEPING_LINES.values(), ids=KEEPING_LINES)
+def test_what_comes_after_leaves_lines_as_they_are(op: Callable[[Tensor], Tensor]) -> None:
+    y = op(LINES)
+    assert is_channels_last_1d(y)
+    torch.testing.assert_close(y.contiguous(), op(LINES.contiguous()).contiguous(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "shape, weight, groups, turns",
+    [
+        ((1, 16, 2000), (16, 16, 3), 1, True),
+        ((1, 16, 40), (16, 1, 5), 16, True),
+        ((4, 16, 40), (16, 16, 3), 1, True),
+        ((1, 1, 640), (58, 1, 256), 1, False),
+        ((1, 64, 4), (64, 64, 3), 1, False),
+        ((1, 16, 2000), (16, 16, 1), 1, False),
+    ],
+)
+def test_the_order_of_lines_follows_from_shapes(
+    shape: tuple[int, ...], weight: tuple[int, ...], groups: int, turns: bool
+) -> None:
+    x, w, b = image(*shape), image(*weight, seed=1), image(weight[0], seed=2)
+    y = convolution(x, w, b, [1], [1], [1], groups)
+    assert is_channels_last_1d(y) == turns
+    assert torch.equal(y, torch.conv1d(x, w, b, padding=1, groups=groups))
 
 
 def test_gradients_are_those_of_plain_convolutions() -> None:

@@ -28,7 +28,7 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 def session_of(shape: tuple[int, ...], w: Tensor, attributes: str = "", **options: Any) -> tos.Session:
     """A model of a convolution between two other steps."""
     text = (
-        f"g (float[{','.join(map(str, shape))}] x) => (float[a,b,c,d] y)"
+        f"g (float[{','.join(map(str, shape))}] x) => (float[{','.join('abcd'[: len(shape)])}] y)"
         f" {{ p = Sigmoid(x) q = Conv {attributes} (p, w, b) y = Neg(q) }}"
     )
     proto = model(text, weights={"w": w, "b": noise(w.shape[0], seed=9)})
@@ -60,6 +60,9 @@ KINDS = {
     "small": ((1, 8, 9, 9), (8, 8, 3, 3), "", False),
     "small, with a large weight": ((1, 32, 6, 6), (64, 32, 3, 3), "", False),
     "1x1": ((1, 16, 24, 24), (8, 16, 1, 1), "", False),
+    "lines": ((1, 16, 2000), (8, 16, 3), "<pads = [2, 0]>", True),
+    "depthwise lines": ((2, 16, 40), (16, 1, 5), "<group = 16, strides = [2]>", True),
+    "short lines": ((1, 64, 4), (64, 64, 3), "", False),
 }
 
 

@@ -22,6 +22,7 @@ Call: TypeAlias = tuple[str, str, list[Any]]
 _INTO = "mkldnn::_convolution_pointwise_"
 _UNFOLDED = "aten::_slow_conv2d_forward"
 _ONEDNN_ARGUMENTS = 13
+_LINES, _IMAGES = 3, 4
 
 
 class _Geometry(NamedTuple):
@@ -79,7 +80,13 @@ class Packing:
             The calls in order; none where there are no such calls.
         """
         x, w, b, strides, pads, dilations, transposed, _, groups = full
-        if transposed or x.dim() != 4 or w.requires_grad:
+        if transposed or w.requires_grad:
+            return []
+        if x.dim() == _LINES:
+            # Torch itself computes these so, out of sight.
+            lines = [x.unsqueeze(2), w.unsqueeze(2), b, [1, *strides], [0, *pads], [1, *dilations]]
+            return self.into([*lines, False, [0, 0], groups], result.unsqueeze(2))
+        if x.dim() != _IMAGES:
             return []
         backend = _backend(full)
         if backend == "Slow2d" and groups == 1:

@@ -29,6 +29,11 @@ def is_channels_last(x: Tensor) -> bool:
     return x.dim() == 4 and x.shape[1] > 1 and x.stride(1) == 1 and x.stride(3) != 1
 
 
+def is_channels_last_1d(x: Tensor) -> bool:
+    """Whether the channels of ``x`` [N, C, L] lie side by side, and there are several."""
+    return x.dim() == 3 and x.shape[1] > 1 and x.stride(1) == 1 and x.stride(2) != 1
+
+
 def channels_last(x: Tensor) -> Tensor:
     """``x`` [N, C, H, W] with its channels side by side: as it is where they are, else a copy.
 
@@ -85,16 +90,28 @@ def convolution(
     Returns:
         [N, M, O1..On], channels last where the input went in so.
     """
-    if x.dim() == 4 and x.device.type == "cpu":
-        if x.dtype in _HALVES:
-            x = channels_last(x)
-        elif x.dtype == torch.float32 and (w.shape[2] != 1 or w.shape[3] != 1 or strides != [1, 1]):
-            x = x.contiguous() if _unfolds(x, w, groups) else channels_last(x)
-    return torch.convolution(x, w, b, strides, pads, dilations, False, [0] * len(strides), groups)
+    rank = x.dim() - 2
+    if x.device.type == "cpu" and 1 <= rank <= 2 and (x.dtype == torch.float32 or x.dtype in _HALVES):
+        turns = _turns(x, w, strides, groups)
+        if rank == 1 and (turns or (turns is None and is_channels_last_1d(x))):
+            parts = [1, *strides], [0, *pads], [1, *dilations]
+            return convolution(x.unsqueeze(2), w.unsqueeze(2), b, *parts, groups).squeeze(2)
+        x = channels_last(x) if turns else x if turns is None else x.contiguous()
+    return torch.convolution(x, w, b, strides, pads, dilations, False, [0] * rank, groups)
+
+
+def _turns(x: Tensor, w: Tensor, strides: list[int], groups: int) -> bool | None:
+    """Whether a convolution goes channels last; None where it takes its input as it comes."""
+    if x.dtype in _HALVES:
+        return True
+    kernel = w.shape[2:]
+    if max(kernel) == 1 == max(strides):
+        return None
+    return not _unfolds(x, w, groups)
 
 
 def _unfolds(x: Tensor, w: Tensor, groups: int) -> bool:
-    if x.shape[0] != 1 or x.numel() > _UNFOLDED or min(w.shape[2], w.shape[3]) > _UNFOLDED_WIDTH:
+    if x.shape[0] != 1 or x.numel() > _UNFOLDED or (min(w.shape[2:]) > _UNFOLDED_WIDTH and w.dim() == 4):
         return False
     gains = x.shape[1] < _FEW or w.numel() > _HEAVY * x.numel()
     return gains and groups == 1

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops._helpers.layout import is_channels_last_1d
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -20,6 +21,10 @@ def concat(*inputs: Tensor, axis: int, out: Tensor | None = None) -> Tensor:
     """
     if not isinstance(inputs[0], Tensor):
         return strings.by_position(concat, *inputs, axis=axis)
+    if out is None and all(map(is_channels_last_1d, inputs)):
+        # torch knows the order of images only.
+        images = [x.unsqueeze(2) for x in inputs]
+        return torch.cat(images, 3 if axis in (2, -1) else axis % 3).squeeze(2)
     return torch.cat(inputs, axis, out=out)
 
 

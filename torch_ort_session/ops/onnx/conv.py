@@ -8,7 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.layout import convolution, is_channels_last, turned, turned_back
+from torch_ort_session.ops._helpers.layout import (
+    convolution,
+    is_channels_last,
+    is_channels_last_1d,
+    turned,
+    turned_back,
+)
 from torch_ort_session.ops._helpers.windows import pad_spatial, per_axis, window_pads
 from torch_ort_session.ops.kernel import kernel
 
@@ -125,6 +131,8 @@ def _tiled(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     """
     kernel, sizes = w.shape[2:], x.shape[2:]
     rank = len(kernel)
+    if is_channels_last_1d(x):
+        return _tiled(x.unsqueeze(2), w.unsqueeze(2), b).squeeze(2)
     if is_channels_last(x):
         return turned_back(_tiled_channels_last(turned(x), turned(w), b))
     y = torch.matmul(w.reshape(w.shape[0], -1).t(), x.flatten(2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.layout import is_channels_last_1d
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _Five = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -172,6 +173,9 @@ def _fixed(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor, epsil
         shape = (-1, *[1] * (x.dim() - 2))
         factor = (scale * torch.rsqrt(var + epsilon)).reshape(shape)
         return ((x - mean.reshape(shape)) * factor + b.reshape(shape)).to(x.dtype)
+    if is_channels_last_1d(x):
+        # torch knows the order of images only.
+        return _fixed(x.unsqueeze(2), scale, b, mean, var, epsilon).squeeze(2)
     if x.dtype is scale.dtype is mean.dtype:
         return torch.batch_norm(x, scale, b, mean, var, False, 0.0, epsilon, True)
     wide = _common(x.dtype, scale.dtype, mean.dtype)
