@@ -239,8 +239,6 @@ SEAMS: dict[str, Seam] = {
 """Tests of which nothing is recorded, and the kind of seam that they are."""
 
 PARTLY: dict[str, Seam] = {
-    "test_affine_grid_2d_expanded_cpu": Seam.NUMBERS,
-    "test_affine_grid_2d_align_corners_expanded_cpu": Seam.NUMBERS,
     "test_center_crop_pad_crop_and_pad_expanded_cpu": Seam.NUMBERS,
     "test_center_crop_pad_crop_axes_chw_expanded_cpu": Seam.NUMBERS,
     "test_center_crop_pad_crop_axes_hwc_expanded_cpu": Seam.NUMBERS,
@@ -301,7 +299,9 @@ CONSTANT: frozenset[str] = frozenset(
 AS_CONSTANTS: frozenset[str] = frozenset(
     {
         "test_affine_grid_2d_align_corners_cpu",
+        "test_affine_grid_2d_align_corners_expanded_cpu",
         "test_affine_grid_2d_cpu",
+        "test_affine_grid_2d_expanded_cpu",
         "test_affine_grid_3d_align_corners_cpu",
         "test_affine_grid_3d_align_corners_expanded_cpu",
         "test_affine_grid_3d_cpu",
