@@ -33,6 +33,19 @@ def test_m11_copies_have_words_of_their_own() -> None:
     told(session.check)
 
 
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_m11_the_mode_in_which_it_was_made_or_runs_does_not_matter(mode: type) -> None:
+    session = session_on(PICK)
+    with mode():
+        made = copy.deepcopy(session)
+    for _ in range(5):
+        told(lambda: made.run(None, feed(BAD)))
+        assert made.run(None, feed(GOOD))[0].tolist() == [0, 4, 3]
+        with mode():
+            told(lambda: made.run(None, feed(BAD)))
+            assert made.run(None, feed(GOOD))[0].tolist() == [0, 4, 3]
+
+
 def test_m11_threads_of_one_session_have_one_ticket_at_a_time() -> None:
     session, failures = session_on(PICK), []
 

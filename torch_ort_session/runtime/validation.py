@@ -40,7 +40,9 @@ class ValidationWord:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.word = torch.zeros(layout.SIZE, dtype=torch.int32, device=device)
+        # Made in inference mode it could not be written outside of it.
+        with torch.inference_mode(False):
+            self.word = torch.zeros(layout.SIZE, dtype=torch.int32, device=device)
         self.on = False
         self.numbers: dict[tuple[str, str, str], int] = {}
         self.fetch = reader(self.word)
