@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "strip.h"
 #include "tape.h"
 
 namespace py = pybind11;
@@ -108,6 +109,51 @@ std::vector<size_t> holders(const std::vector<at::Tensor>& tensors) {
   return counts;
 }
 
+// Tensors of a run by argument, and numbers that grow: place, how they are wanted, and what they are.
+using TensorsRow = std::tuple<size_t, bool, std::vector<size_t>>;
+using NumbersRow = std::tuple<size_t, int, std::vector<int64_t>, std::vector<int64_t>>;
+using FormRow = std::tuple<size_t, std::vector<int64_t>, std::vector<int64_t>>;
+
+void add_growing(Strip& strip, const std::string& name, const std::string& overload, const py::list& args,
+                 const std::vector<TensorsRow>& tensors, const std::vector<NumbersRow>& numbers,
+                 const std::vector<int64_t>& results, const std::vector<FormRow>& forms) {
+  c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+  const auto& declared = op.schema().arguments();
+  TORCH_CHECK_VALUE(args.size() == declared.size(), name, " takes ", declared.size(), " arguments, not ",
+                    args.size());
+  GrowingCall call{std::move(op), {}, {}, {}, results, {}, {}};
+  std::vector<bool> later(declared.size(), false);
+  for (const auto& [place, list, slots] : tensors) {
+    later.at(place) = true;
+    call.tensors.push_back({place, list, slots});
+  }
+  for (const auto& [place, kind, base, slope] : numbers) {
+    later.at(place) = true;
+    const bool wrapped = kind == 0 && takes_tensor(*declared[place].real_type());
+    call.numbers.push_back({place,
+                            kind == 1 ? Numbers::Kind::kList
+                            : wrapped ? Numbers::Kind::kTensor
+                                      : Numbers::Kind::kInt,
+                            base, slope});
+  }
+  for (size_t i = 0; i < declared.size(); ++i) {
+    call.args.push_back(later[i] ? c10::IValue() : value_of(args[i], declared[i].real_type()));
+  }
+  for (const auto& [slot, base, slope] : forms) call.forms.push_back({slot, base, slope});
+  strip.add(std::move(call));
+}
+
+py::object run_growing(const Strip& strip, std::vector<at::Tensor> given, int64_t by) {
+  std::vector<at::Tensor> results;
+  int64_t wrong = -1;
+  {
+    const py::gil_scoped_release unlocked;
+    wrong = strip.run(std::move(given), by, results);
+  }
+  if (wrong >= 0) return py::int_(wrong);
+  return py::cast(std::move(results));
+}
+
 }  // namespace
 
 }  // namespace tos::tape
@@ -127,6 +173,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_property_readonly("position", &Tape::position)
       .def_property_readonly("retired", &Tape::retired)
       .def("__len__", &Tape::size);
+  using tos::tape::Strip;
+  py::class_<Strip>(m, "Strip", py::module_local())
+      .def(py::init<size_t>())
+      .def("add", torch::wrap_pybind_function(&tos::tape::add_growing))
+      .def("finish", torch::wrap_pybind_function(&Strip::finish))
+      .def("run", torch::wrap_pybind_function(&tos::tape::run_growing))
+      .def("__len__", &Strip::size);
   m.def("storage_keys", torch::wrap_pybind_function(&tos::tape::storage_keys));
   m.def("place", torch::wrap_pybind_function(&tos::tape::place));
   m.def("give", torch::wrap_pybind_function(&tos::tape::give));

@@ -138,5 +138,6 @@ def test_m15_explain_tells_of_them() -> None:
         session.explain().split("\n\n")[-1],
         """\
 growing (x: float32[grows, 3]) -> (y, t, v)
-  6 of 8 steps are known beforehand, 4 of them views of what stays the same""",
+  6 of 8 steps are known beforehand, 4 of them views of what stays the same
+  the others run one by one: none of them can be recorded apart from what grows""",
     )

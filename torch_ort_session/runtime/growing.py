@@ -26,9 +26,11 @@ from torch_ort_session.runtime.observe import observe
 from torch_ort_session.runtime.pace import Grown
 from torch_ort_session.runtime.policy import Decision, Entry
 from torch_ort_session.runtime.probe import difference
+from torch_ort_session.runtime.record import strips_for
 from torch_ort_session.runtime.results import own, storages
-from torch_ort_session.runtime.shortened import Otherwise, Shortened
+from torch_ort_session.runtime.shortened import BY, Otherwise, Shortened
 from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
+from torch_ort_session.runtime.strips import Weave
 from torch_ort_session.runtime.tracing import watch_capture, watch_program
 from torch_ort_session.runtime.views import view_difference
 from torch_ort_session.runtime.warmup import Warm, frame_of
@@ -174,6 +176,7 @@ def _make(run: _Run) -> _Made:
             restore_random(run.machine.device, state)
         return _Made(by_steps(run.program, run.fed), run.program.constants)
 
+    woven = kept.weave is not None and kept.weave.woven and not short.random
     try:
         made = _shortened(run, short, entry, by)
     except Otherwise as otherwise:
@@ -193,7 +196,9 @@ def _make(run: _Run) -> _Made:
     policy.count(counters.GROWN)
     policy.count(counters.SKIPPED, short.dropped)
     policy.count(counters.VIEWS, len(short.views))
-    return _verified(run, made, again) if run.machine.verify else made
+    if run.machine.verify:
+        return _verified(run, made, again)
+    return _proven(run, made, again) if woven and kept.weave is not None else made
 
 
 def _shortened(run: _Run, short: Shortened, entry: Entry, by: int) -> _Made:
@@ -205,19 +210,28 @@ def _shortened(run: _Run, short: Shortened, entry: Entry, by: int) -> _Made:
         entry.warm = entry.warm or _warm(run, short)
         found = record(machine, entry, given, None)
         if not isinstance(found, Refused):
+            run.kept.weave = _weave(run, found[0])
             return _Made(found[1], constants, found[0])
+        for node in (row.node for row in found.report.rows if row.node and row.reason is Reason.DIVERGED):
+            raise Otherwise(_first_result(short, node))
         machine.policy.declined(entry, found.report, lasting=found.lasting)
     captured = entry.captured
     if captured is None:
         program = watch_program(short.program, given, machine.tracer) if observer.on else short.program
         return _Made(by_steps(program, given), constants)
     watched = watch_capture(captured, given, observer) if observer.on else captured
-    results = _replayed(watched, given)
+    results = _replayed(watched, given, None if observer.on else run.kept.weave)
     machine.policy.count(counters.COPIED, captured.memory.static_inputs)
     return _Made(results, constants, captured, replayed=True)
 
 
-def _replayed(captured: Captured, given: Mapping[str, Any]) -> list[Any]:
+def _first_result(short: Shortened, node: str) -> int:
+    """The id of what a node makes."""
+    step = next(step for step in short.program.steps.items if step.node.name == node)
+    return next(value for value in step.outputs if value != NOTHING)
+
+
+def _replayed(captured: Captured, given: Mapping[str, Any], weave: Weave | None) -> list[Any]:
     """Replay what does not grow, and run the steps between, whose failures are the caller's to explain.
 
     Raises:
@@ -228,21 +242,38 @@ def _replayed(captured: Captured, given: Mapping[str, Any]) -> list[Any]:
     frame = captured.frame.copy()
     for name, place in captured.passed:
         frame[place] = given[name]
-    for stage in captured.stages:
+    watching = weave is not None and weave.watching
+    if weave is not None:
+        weave.begin()
+    for number, stage in enumerate(captured.stages if weave is None else weave.stages):
         if stage.recording is not None:
             stage.recording.replay()
             continue
-        for bound in stage.calls:
-            bound.call(frame)
-            for value in bound.release:
-                frame[value] = None
+        if watching and weave is not None:
+            weave.watch(number, stage.calls, frame)
+        else:
+            for bound in stage.calls:
+                bound.call(frame)
+                for value in bound.release:
+                    frame[value] = None
         for value, slot in stage.landings:
             made = frame[value]
             if made.shape != slot.shape or made.dtype is not slot.dtype:
                 raise Otherwise(value)
             frame[value] = slot.copy_(made)
     captured.done()
+    if watching and weave is not None:
+        weave.done(given[BY])
     return [frame[value] for value in captured.warm.program.steps.outputs]
+
+
+def _weave(run: _Run, captured: Captured) -> Weave:
+    """What makes strips of a capture's seams once two runs were watched."""
+    first, second = run.kept.first, run.kept.second
+    assert first is not None and second is not None
+    by = second.dims[0] - first.dims[0]
+    known = ((0, first.observation.specs), (by, second.observation.specs))
+    return Weave(captured, known, strips_for(run.machine.device))
 
 
 def _entry(run: _Run, short: Shortened) -> Entry:
@@ -273,9 +304,23 @@ def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
     if kept.recorded:
         policy.count(counters.RETIREMENTS)
     kept.wild.add(value)
-    shorten(run.program, kept, run.grown.form)
+    _shorten(run)
     policy.count(counters.REBUILT)
     return made
+
+
+def _proven(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
+    """Compare the first run of strips with a full one; where they differ there are none from now on."""
+    weave, policy = run.kept.weave, run.machine.policy
+    assert weave is not None and made.captured is not None
+    policy.count(counters.PROBES)
+    eager = again()
+    if not difference(tuple(run.outputs), made.results, eager.results):
+        weave.proven = True
+        return made
+    policy.count(counters.MISMATCHES)
+    weave.unravel(made.captured)
+    return eager
 
 
 def _verified(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
@@ -307,6 +352,14 @@ def _distance(grown: Grown, kept: Kept) -> int | None:
     return by
 
 
+def _shorten(run: _Run) -> None:
+    """Find out what two runs show; latches where nothing is known beforehand and nothing can be recorded."""
+    kept = run.kept
+    shorten(run.program, kept, run.grown.form)
+    if kept.short is not None and not kept.short.dropped and _entry(run, kept.short).latched:
+        kept.latch()
+
+
 def _prime(run: _Run) -> _Made:
     """An observed run: the first of its form, the second, or one that begins anew."""
     program, kept, grown = run.program, run.kept, run.grown
@@ -317,7 +370,7 @@ def _prime(run: _Run) -> _Made:
         kept.restart(seen)
     else:
         kept.second = seen
-        shorten(program, kept, grown.form)
+        _shorten(run)
     return _Made(results, program.constants | storages(observation.static.values()))
 
 

@@ -20,6 +20,7 @@ from torch_ort_session.runtime.views import BoundProgram, Views, bound_program
 if TYPE_CHECKING:
     from torch_ort_session.runtime.capture import Captured
     from torch_ort_session.runtime.policy import Entry
+    from torch_ort_session.runtime.strips import Weave
 
 _RESTARTS = 16
 """How often runs of a form may begin anew before it is latched."""
@@ -47,6 +48,7 @@ class Kept:
         wild: Values whose dims were other ones than was assumed.
         again: How often a run was no continuation of the first, so that another one became the first.
         latched: Whether nothing is to be had.
+        weave: What makes strips of a capture's seams.
     """
 
     first: Seen | None = None
@@ -56,6 +58,7 @@ class Kept:
     wild: set[int] = field(default_factory=set)
     again: int = 0
     latched: bool = False
+    weave: Weave | None = None
 
     @property
     def recorded(self) -> bool:
@@ -80,7 +83,7 @@ class Kept:
         """Give up what followed from the two runs, captures included."""
         if self.entry is not None and self.entry.captured is not None:
             self.entry.captured.close()
-        self.short = self.entry = None
+        self.short = self.entry = self.weave = None
 
 
 class Memo:
@@ -255,7 +258,7 @@ def _recordings(kept: Kept) -> Iterator[str]:
 
 
 def shorten(program: Program, kept: Kept, form: Form) -> None:
-    """Bind a program again, without the steps whose results are known; latches when there are none.
+    """Bind a program again, without the steps whose results are known.
 
     Args:
         program: The full program.
@@ -270,9 +273,6 @@ def shorten(program: Program, kept: Kept, form: Form) -> None:
         kept.restart(second)
         return
     found = find_growth(program.steps, first.observation, second.observation, by, kept.wild)
-    if not found.dropped:
-        kept.latch()
-        return
     kept.forget()
     growing = growing_values(first.observation, second.observation, found, kept.wild)
     kept.short = shortened(program.steps, found, growing)

@@ -73,8 +73,43 @@ class NativeTape(Protocol):
         """Why it cannot be replayed; empty when it can."""
 
 
+class NativeStrip(Protocol):
+    """A list of ATen calls whose sizes are `base + slope * by` in a run that has grown by `by`."""
+
+    def add(
+        self,
+        name: str,
+        overload: str,
+        args: list[Any],
+        tensors: list[tuple[int, bool, list[int]]],
+        numbers: list[tuple[int, int, list[int], list[int]]],
+        results: list[int],
+        forms: list[tuple[int, list[int], list[int]]],
+    ) -> None:
+        """Append a call.
+
+        Args:
+            name: Its op.
+            overload: Its overload.
+            args: Its arguments; None in the place of those that a run gives.
+            tensors: The place of an argument, whether it is a list, and the slots that it takes.
+            numbers: The place of an argument, 1 for a list and 0 for a number, its base and its slope.
+            results: The slots of its results; -1 for one that is no new tensor.
+            forms: Slots, with base and slope of the dims that they must have now.
+        """
+
+    def finish(self, wanted: Sequence[int]) -> None:
+        """Say which slots a run gives back; no call is appended any more."""
+
+    def run(self, given: Sequence[torch.Tensor], by: int) -> list[torch.Tensor] | int:
+        """Make every call; gives the slot that has other dims than it must have, if one has."""
+
+
 class NativeModule(Protocol):
     """The compiled extension."""
+
+    def Strip(self, given: int) -> NativeStrip:
+        """An empty strip, whose first slots take what a run is given."""
 
     def Tape(self) -> NativeTape:
         """An empty tape."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from torch_ort_session.ops import native
-from torch_ort_session.runtime.nativetape import NativeModule
+from torch_ort_session.runtime.nativetape import NativeModule, NativeStrip
 from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.recording import (
     Diverged,
@@ -41,6 +41,7 @@ __all__ = [
     "TapeRecorder",
     "TapeRecording",
     "recorder_for",
+    "strips_for",
     "unavailable",
 ]
 
@@ -94,6 +95,16 @@ def recorder_for(
         return CudaRecorder(device)
     module = _native_module()
     return None if module is None else TapeRecorder(module, poison=poison, packing=packing)
+
+
+def strips_for(device: torch.device) -> Callable[[int], NativeStrip] | None:
+    """What makes strips of calls whose sizes grow; None where there are none for a device.
+
+    Args:
+        device: Where the calls take place.
+    """
+    module = _native_module() if device.type == "cpu" else None
+    return getattr(module, "Strip", None)
 
 
 @functools.cache
