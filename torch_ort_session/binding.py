@@ -172,7 +172,7 @@ class Binding:
         Raises:
             InputError: A feed does not fit or is bound, a symbol has two values, or a result does not fit the
                 tensor that it is bound to. Nothing was written.
-            KernelError: A kernel failed. Nothing was written.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data. Nothing was written.
         """
 
         def act(request: _Request) -> None:
@@ -196,7 +196,7 @@ class Binding:
         Raises:
             CaptureError: It cannot be captured, and the session's options say that it must.
             InputError: As for :meth:`run`.
-            KernelError: A kernel failed. Nothing was written.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data. Nothing was written.
         """
 
         def act(request: _Request) -> DeclineReport | None:
@@ -225,7 +225,7 @@ class Binding:
             CaptureError: Nothing is captured, or what runs now is of another signature: then the capture is
                 retired. Nothing was written.
             InputError: As for :meth:`run`.
-            KernelError: A kernel failed. Nothing was written.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data. Nothing was written.
         """
 
         def act(request: _Request) -> bool:
@@ -262,6 +262,7 @@ class Binding:
 
         Raises:
             InputError: Nothing is bound to it, and no run has given it.
+            DeviceValidationError: The run that made it met bad data, and this output was not read since.
         """
         with self._session._lock:
             bound = self._attached.find(name, output=True)

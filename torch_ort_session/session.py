@@ -139,7 +139,7 @@ class Session:
 
         Raises:
             InputError: A feed does not fit.
-            KernelError: A kernel failed.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         feed = self.feed_of(args, kwargs)
         names = tuple(info.name for info in self._model.graph.outputs)
@@ -160,7 +160,7 @@ class Session:
         Raises:
             InputError: A feed does not fit, or a name is no text.
             ModelError: A name is no value of the model.
-            KernelError: A kernel failed.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         if type(feed) is not dict and not isinstance(feed, Mapping):
             kind = type(feed).__name__
@@ -206,7 +206,7 @@ class Session:
 
         Raises:
             InputError: A feed does not fit.
-            KernelError: A kernel failed.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         if output_names is None:
             output_names = [info.name for info in self._model.graph.outputs]
