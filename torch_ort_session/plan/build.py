@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -97,7 +97,7 @@ class _Scope:
         if self.site.parent is not None:
             kept = 1 if on_host else 0
             outputs = [*outputs[:kept], *(self.on_device(value) for value in outputs[kept:])]
-        items = _with_release(self.items, tuple(outputs), self.values)
+        items = with_release(self.items, tuple(outputs), self.values.initial)
         return Steps(
             items=tuple(items),
             template=tuple(self.values.initial),
@@ -311,8 +311,14 @@ def _needed(graph: Graph, wanted: Iterable[str]) -> list[tuple[Node, tuple[bool,
     return kept
 
 
-def _with_release(items: list[Step], outputs: tuple[int, ...], values: _Values) -> list[Step]:
-    """Note at each step the values it is the last to read (or makes in vain)."""
+def with_release(items: Sequence[Step], outputs: Collection[int], template: Sequence[Value]) -> list[Step]:
+    """Note at each step the values it is the last to read (or makes in vain).
+
+    Args:
+        items: The steps in order.
+        outputs: Values that are kept.
+        template: Initial values by id; constants are kept too.
+    """
     last: dict[int, int] = {}
     for position, step in enumerate(items):
         for value in _reads(step):
@@ -321,7 +327,7 @@ def _with_release(items: list[Step], outputs: tuple[int, ...], values: _Values) 
             last.setdefault(value, position)
     release: dict[int, list[int]] = {}
     for value, position in last.items():
-        if value != NOTHING and value not in outputs and values.initial[value] is None:
+        if value != NOTHING and value not in outputs and template[value] is None:
             release.setdefault(position, []).append(value)
     return [
         Step(s.node, s.kernel, s.ctx, s.inputs, s.outputs, tuple(release.get(position, ())), s.bodies)

@@ -221,9 +221,12 @@ class BodyEntry(Entry):
     """What is known of one signature of a body.
 
     Attributes:
+        program: The steps of the body with branches in the place of Ifs whose predicate is static under the
+            signature; None where there are none, or none was observed yet.
         ready: Its capture, ready for calls.
     """
 
+    program: Program | None = None
     ready: Ready | None = None
 
 

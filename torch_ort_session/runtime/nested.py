@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.inline import inline, static_branches
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.attempts import Refused, record, replayed
@@ -20,7 +21,7 @@ from torch_ort_session.runtime.bodies import (
     ready_for,
 )
 from torch_ort_session.runtime.delivery import Delivery
-from torch_ort_session.runtime.execute import Values, check_formals, execute
+from torch_ort_session.runtime.execute import Values, bind_steps, check_formals, execute
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.policy import Decision
 from torch_ort_session.runtime.results import apart, storage_ids, storages
@@ -160,18 +161,24 @@ class Nested:
     def _observe(
         self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
     ) -> tuple[Value, ...]:
-        facts = self.facts
+        facts, program = self.facts, entry.program or self.facts.program
         policy.count(counters.OBSERVED)
         fed = dict(zip(facts.program.steps.input_names, given, strict=True))
-        parts = None, machine.build, facts.program, facts.results, (), fed
+        parts = None, machine.build, program, facts.results, (), fed
         warm, results = warm_up(*parts, machine.minimum, policy.loose)
+        # What is static under the signature is a constant of the plan from now on.
+        fixed = storage_ids(warm.observation.static.values())
+        known = {v: held for v, held in warm.observation.static.items() if v in warm.taint.data}
+        branches = static_branches(program.steps, known)
+        if branches:
+            # What lies in them is observed in the next call.
+            entry.program = bind_steps(inline(program.steps, branches))
+            return tuple(apart(results, self.lent | fixed))
         why = not_worth(warm, facts.formals, machine.device, policy.quarantined)
         if why:
             policy.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
         else:
             entry.warm = warm
-        # What is static under the signature is a constant of the plan from now on.
-        fixed = storage_ids(warm.observation.static.values())
         return tuple(apart(results, self.lent | fixed))
 
     def _record(
