@@ -84,7 +84,7 @@ def test_a_loop_within_such_a_branch_reads_the_values_around_it() -> None:
     )
     for length in (3, 3, 5, 3):
         agree(session, eager, fed(length))
-    # Of the two shapes the one has a seam, the loop, whose body was recorded before it was part of the steps too.
+    # Where the loop is taken it is a seam; its body was recorded before that as well.
     assert sorted(captured_whole(session)) == [False, True, True, True]
 
 
@@ -93,8 +93,8 @@ def test_a_predicate_that_follows_from_data_is_left_alone() -> None:
         looped(
             body(
                 "ms = ReduceSum <keepdims = 0> (a) nul = Constant <value_float = 0.0> ()"
-                " p2 = Greater(ms, nul) e = If (p2) <then_branch = t () => (float[n] u) { u = Neg(a) }, else_branch = f () =>"
-                " (float[n] v) { v = Abs(a) }>",
+                " p2 = Greater(ms, nul) e = If (p2) <then_branch = t () => (float[n] u) { u = Neg(a) },"
+                " else_branch = f () => (float[n] v) { v = Abs(a) }>",
                 long("e", "r", "g"),
             )
         )
