@@ -11,6 +11,7 @@ from expecttest import assert_expected_inline
 from runtime.capturelab import agree, counted, entries, pair, reasons, regions, same, states, warmed
 
 from torch_ort_session.plan.report import Reason
+from torch_ort_session.trace.observer import OP, SEAM, SEGMENT
 
 LENGTHS = (
     "g (float[n] x, float[1] w) => (float[k, 2] y, float[?] v) <int64[1] two = {2}, int64[1] zero = {0},"
@@ -194,6 +195,19 @@ def test_m7_a_replay_by_hand_says_that_the_capture_is_no_longer_valid() -> None:
         w.copy_(ones(counts[1]))
         binding.run()
         same([y], eager.run(None, {"x": x, "w": w}))
+
+
+def test_m24_a_trace_tells_the_rest_of_a_diverged_run() -> None:
+    session, eager = pair(TWICE)
+    warmed(session, {"x": ones(3), "w": ones(2)})
+    feed = {"x": ones(3), "w": ones(4)}
+    with session.trace() as timeline:
+        results = session.run(None, feed)
+    same(results, eager.run(None, feed))
+    told = [span for span in timeline.spans if span.kind in (SEGMENT, SEAM, OP)]
+    assert [span.name for span in told if span.kind != OP] == ["segment 0", "NonZero", "segment 2", "NonZero"]
+    last = told[-1]
+    assert (last.name, last.facts["region"]) == ("Cos", 4)
 
 
 def test_m21_the_length_of_a_sequence_is_no_shape() -> None:

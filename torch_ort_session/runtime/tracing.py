@@ -43,8 +43,15 @@ def watch_capture(captured: Captured, fed: Mapping[str, Value], observer: Observ
     observer.note(**{"copied bytes": copied, "borrowed bytes": max(0, _nbytes(fed) - copied)})
     stages = tuple(_stage(stage, number, observer) for number, stage in enumerate(captured.stages))
     whole = None if captured.whole is None else stages[0].recording
+    rest = list(captured.warm.unassuming)
+    for number, stage in enumerate(stages if whole is None else ()):
+        positions = stage.region.positions
+        told = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
+        for position, bound in zip(positions, told, strict=True):
+            rest[position] = bound
+    warm = replace(captured.warm, unassuming=tuple(rest))
     observer.mark("bind")
-    return replace(captured, stages=stages, whole=whole)
+    return replace(captured, warm=warm, stages=stages, whole=whole)
 
 
 def watch_calls(
