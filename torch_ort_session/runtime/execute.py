@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn, TypeAlias
 
 import torch
@@ -260,24 +260,42 @@ def _store(values: Values, outputs: tuple[int, ...], results: tuple[Value, ...])
 def _with_bodies(
     kernel: Kernel, keywords: dict[str, Any], step: Step, inputs: list[int], params: list[InputParam]
 ) -> Call:
-    programs = [(name, body, bind_steps(body.steps)) for name, body in step.bodies.items()]
+    programs = {name: (body, bind_steps(body.steps)) for name, body in step.bodies.items()}
     rest = {name: value for name, value in keywords.items() if name != "ctx"}
     fn = functools.partial(kernel.fn, **rest)
     plan = tuple((value, params[i].host) for i, value in enumerate(inputs))
     outputs, several = step.outputs, kernel.signature.several_outputs
+    # As `replace(step.ctx, ...)` does, without looking up at each call what there is to replace.
+    same = {part.name: getattr(step.ctx, part.name) for part in fields(step.ctx) if part.name != "bodies"}
+    make = functools.partial(type(step.ctx), **same)
 
     def call_bodies(values: Values) -> None:
-        bodies = {name: _entered(body, program, values) for name, body, program in programs}
-        ctx = replace(step.ctx, bodies=bodies)
+        ctx = make(bodies=_Entered(programs, values))
         result = fn(*[values[i] if form is None else _host(values[i], form) for i, form in plan], ctx=ctx)
         _store(values, outputs, result if several else (result,))
 
     return call_bodies
 
 
-def _entered(body: BodySteps, program: Program, outer: Values) -> Body:
-    found = None if body.runs is None else body.runs.enter(body, program, outer)
-    return StepByStep(body, program, outer) if found is None else found
+class _Entered(Mapping[str, Body]):
+    """The bodies of a step in one run; a branch that is not taken is bound to nothing."""
+
+    __slots__ = ("_outer", "_programs")
+
+    def __init__(self, programs: Mapping[str, tuple[BodySteps, Program]], outer: Values) -> None:
+        self._programs = programs
+        self._outer = outer
+
+    def __getitem__(self, name: str) -> Body:
+        body, program = self._programs[name]
+        found = None if body.runs is None else body.runs.enter(body, program, self._outer)
+        return StepByStep(body, program, self._outer) if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._programs)
+
+    def __len__(self) -> int:
+        return len(self._programs)
 
 
 class StepByStep:
