@@ -141,10 +141,8 @@ class Session:
             InputError: A feed does not fit.
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
-        feed = self.feed_of(args, kwargs)
-        names = tuple(info.name for info in self._model.graph.outputs)
-        results = self._run(names, feed)
-        return results[0] if len(results) == 1 else Outputs(names, results)
+        results = self._run(None, self.feed_of(args, kwargs))
+        return results[0] if len(results) == 1 else Outputs(self._names(), results)
 
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
         """Run with onnxruntime's order of arguments.
@@ -166,7 +164,7 @@ class Session:
             kind = type(feed).__name__
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
         if output_names is None:
-            return self._run(tuple([info.name for info in self._model.graph.outputs]), feed)
+            return self._run(None, feed)
         return self._run(wanted_names(output_names), feed)
 
     def module(self, *, trainable: bool = False) -> SessionModule:
@@ -208,9 +206,7 @@ class Session:
             InputError: A feed does not fit.
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
-        if output_names is None:
-            output_names = [info.name for info in self._model.graph.outputs]
-        names = wanted_names(output_names)
+        names = self._names() if output_names is None else wanted_names(output_names)
         with self._lock:
             program, keys, intake = self._program(names)
             fed = as_run(self._machine, names, intake(completed(self._machine, feed)))
@@ -276,12 +272,16 @@ class Session:
                 raise InputError(f"input {name!r} was given by position and by name", name=name)
         return {**feed, **kwargs}
 
-    def _run(self, names: tuple[str, ...], feed: Mapping[str, Any]) -> list[Any]:
+    def _names(self, wanted: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        return tuple([info.name for info in self._model.graph.outputs]) if wanted is None else wanted
+
+    def _run(self, wanted: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
             tracer = self._machine.tracer
             if not tracer.watching():
-                again = None if self._options.num_threads else at_once(self._machine, names, feed)
-                return again if isinstance(again, list) else self._perform(names, feed, again)
+                again = None if self._options.num_threads else at_once(self._machine, wanted, feed)
+                return again if isinstance(again, list) else self._perform(self._names(wanted), feed, again)
+            names = self._names(wanted)
             with tracer.run(", ".join(names), self._machine.policy.counters):
                 return self._perform(names, feed)
 

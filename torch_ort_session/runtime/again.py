@@ -50,6 +50,7 @@ class Shortcut:
         validation: The session's word; None where it has none.
         checks: Whether the recording may report bad data into it.
         ready: What the recording was made with.
+        usual: Whether the outputs are the model's.
     """
 
     entry: Entry
@@ -63,15 +64,19 @@ class Shortcut:
     validation: ValidationWord | None
     checks: bool
     ready: Readiness | None
+    usual: bool
 
 
-def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Shortcut | None:
+def shortcut_to(
+    entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value], usual: bool
+) -> Shortcut | None:
     """The shortcut for runs like the last one of an entry; None when they take more than one recording.
 
     Args:
         entry: A captured entry.
         outputs: Requested output names.
         fed: The last run's feeds, all of which were accepted.
+        usual: Whether the outputs are the model's.
     """
     captured = entry.captured
     if captured is None or captured.whole is None or captured.results is None:
@@ -91,18 +96,18 @@ def shortcut_to(entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value]
     parts = captured.whole, captured.results, captured.handover, captured.memory.static_inputs
     warm = captured.warm
     checks = any(call.step.kernel.checks for stage in captured.stages for call in stage.calls)
-    last = warm.program.validation, checks, warm.ready
+    last = warm.program.validation, checks, warm.ready, usual
     return Shortcut(entry, outputs, tuple(rows), tuple(writes), *parts, *last)
 
 
 def at_once(
-    machine: Machine, outputs: tuple[str, ...], feed: Mapping[str, Any]
+    machine: Machine, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
 ) -> list[Any] | Exception | None:
     """Replay a run that is like the one before.
 
     Args:
         machine: What runs need.
-        outputs: Requested output names.
+        outputs: Requested output names; None for the model's.
         feed: What came, by name.
 
     Returns:
@@ -114,9 +119,9 @@ def at_once(
     """
     policy = machine.policy
     known = policy.shortcut
-    if known is None or known.entry is not policy.recent or known.outputs != outputs:
+    if known is None or known.entry is not policy.recent or known.ready is not policy.rules.ready:
         return None
-    if known.ready is not policy.rules.ready:
+    if not known.usual if outputs is None else known.outputs != outputs:
         return None
     if len(feed) != len(known.rows) or torch.is_inference_mode_enabled() or watched():
         return None

@@ -88,7 +88,8 @@ def run(
         results = replayed(machine, program, outputs, entry, fed, delivery, failed)
         plain = delivery is None and not (padded or machine.verify) and machine.device.type == "cpu"
         if entry is before and plain:
-            policy.shortcut = shortcut_to(entry, outputs, fed)
+            usual = outputs == tuple(info.name for info in machine.graph.outputs)
+            policy.shortcut = shortcut_to(entry, outputs, fed, usual)
         return results
     if decision is Decision.CAPTURE:
         return _captured(machine, program, entry, fed, delivery)
