@@ -100,7 +100,8 @@ class Options:
             taken as the nearest entry. Memory outside of a tensor is read in no case.
         capture_only: What may be captured; everything else runs eagerly. Each entry gives sizes of symbolic
             dims, dims of inputs, or both, such as ``{"batch": 1, "sequence": 128}`` or
-            ``{"image": (1, 3, 224, 224)}``; what it does not name may be anything. None allows all.
+            ``{"image": (1, 3, 224, 224)}``; what it does not name may be anything. Sizes are those with their
+            padding. None allows all.
         buckets: Symbolic dims whose sizes are padded to a few. Runs through a binding, runs under grad and
             runs with ``capture="off"`` are never padded.
     """

@@ -160,6 +160,15 @@ def test_grad_bindings_and_sessions_without_captures_are_never_padded() -> None:
     assert counted(session, "padded runs") == counted(off, "padded runs") == (0,)
 
 
+def test_m2_a_whitelist_names_sizes_as_they_are_with_their_padding() -> None:
+    session = loaded(attention(), buckets=(LENGTHS,), capture_only=({"s": 32},))
+    for _ in range(4):
+        for length in (5, 20, 8, 200):
+            session.run(None, prompt(length))
+    assert sorted(states(session)) == ["captured", "latched", "latched"]
+    assert counted(session, "captures", "unlisted signatures") == (1, 2)
+
+
 def test_the_plan_of_a_feed_is_that_of_its_padded_run() -> None:
     session = loaded(attention(), buckets=(LENGTHS,))
     # Of float32[1, 128, 128], the scores.
