@@ -10,6 +10,7 @@ from runtime.capturelab import agree, counted, entries, pair, regions, warmed
 from tapelab import needs_extension, tape_recorder
 
 from torch_ort_session.runtime.recording import Shared, Use
+from torch_ort_session.runtime.scratch import scratch_of
 
 SEAM = "z = NonZero(c) f = Cast <to = 1> (z) s = ReduceSum <keepdims = 0> (f) t = Add(s, b)"
 CROSSING = (
@@ -161,3 +162,28 @@ def test_m16_memory_of_constants_and_of_bound_tensors_is_left_alone() -> None:
     assert finished.given == frozenset()
     recording.replay()
     assert [w.data_ptr(), x.data_ptr()] == pointers
+
+
+@needs_extension
+def test_m13_slots_make_room_where_a_call_takes_scratch_memory_at_another_time() -> None:
+    x, w, made = torch.rand(1, 8, 20, 20), torch.rand(2, 8, 3, 3), []
+    arguments = [w, [3, 3], None, [1, 1], [1, 1]]
+
+    def body() -> torch.Tensor:
+        wide = torch.cat([x, x, x, x], 1).cumsum(1)
+        narrow = wide[:, ::4].cumsum(2)
+        return torch.ops.aten._slow_conv2d_forward(narrow, *arguments).sum(3)
+
+    result = torch.empty(1, 2, 20, 20)
+    assert scratch_of("aten::_slow_conv2d_forward", [x, *arguments, result]) == 8 * 9 * 400 * 4
+    point = [torch.rand(2, 8, 1, 1), [1, 1], None, [1, 1], [0, 0], result]
+    assert scratch_of("aten::_slow_conv2d_forward", [x, *point]) == 0
+    assert scratch_of("aten::add", [x, x]) == 0
+    recording = tape_recorder().record(lambda: made.append(body()))
+    shared = [Shared(made[0], Use.GIVEN, None, 1)]
+    finished = recording.finish_all([recording], shared, lambda n: torch.empty(n, dtype=torch.uint8))
+    # Of the two wide tensors one has bytes of its own, which the windows take afterwards.
+    assert 4 * x.nbytes <= finished.stats.arena < 6 * x.nbytes
+    x.add_(1)
+    recording.replay()
+    assert torch.equal(recording.give(made)[0], body())

@@ -18,18 +18,30 @@ _PLACEMENTS = 30_000
 """Tries at a packing: recording so many calls takes longer than they do."""
 
 
+class Notes(NamedTuple):
+    """What is known of recorded calls.
+
+    Attributes:
+        heirs: Those whose result may take the place of an argument.
+        scratch: Those that take bytes for themselves, with how many.
+    """
+
+    heirs: tuple[Heir, ...] = ()
+    scratch: tuple[tuple[int, int], ...] = ()
+
+
 class Part(NamedTuple):
     """One of the recordings.
 
     Attributes:
         base: Position of its first call among all of the capture's.
         tape: Its calls.
-        heirs: Those of them whose result may take the place of an argument.
+        notes: What is known of them.
     """
 
     base: int
     tape: NativeTape
-    heirs: Sequence[Heir]
+    notes: Notes
 
 
 class Life(NamedTuple):
@@ -106,7 +118,7 @@ def lay_out(
     slotted = [row for row, kind in zip(rows, kinds, strict=True) if kind == _SLOT]
     fresh = [row for row, kind in zip(rows, kinds, strict=True) if kind in (_FRESH, _GIVEN)]
     held = [row for row, kind in zip(rows, kinds, strict=True) if kind == _HELD]
-    heirs = [Heir(part.base + h.call, h.result, h.arguments) for part in parts for h in part.heirs]
+    heirs = [Heir(part.base + h.call, h.result, h.arguments) for part in parts for h in part.notes.heirs]
     numbers = {key: i for i, key in enumerate(keys)}
     homes = inherited(slotted, numbers, heirs)
     live = live_bytes([*joined(slotted, homes), *fresh, *held])
@@ -117,7 +129,7 @@ def lay_out(
         for row in slotted
         if row.value not in chained and len(found[row.value].places) == 1 and not found[row.value].lives
     }
-    gone = relieved(joined(slotted, homes), [*fresh, *_landing(lives, len(rows))], movable)
+    gone = relieved(joined(slotted, homes), [*fresh, *_passing(parts, lives, len(rows))], movable)
     if gone:
         fresh += [row for row in slotted if row.value in gone]
         slotted = [row for row in slotted if row.value not in gone]
@@ -174,12 +186,12 @@ def _kind(span: _Span) -> int:
     return _SLOT
 
 
-def _landing(lives: Sequence[Life], first: int) -> list[Interval]:
-    """What seams give, which is there beside its copy for a moment."""
-    landings = [life for life in lives if life.use is Use.SHARED and life.start is not None]
-    return [
-        Interval(first + i, at.start or 0, at.start or 0, at.tensor.nbytes) for i, at in enumerate(landings)
-    ]
+def _passing(parts: Sequence[Part], lives: Sequence[Life], first: int) -> list[Interval]:
+    """Bytes that are there for a moment: calls' scratch memory, and what seams give beside its copy."""
+    found = [(part.base + call, nbytes) for part in parts for call, nbytes in part.notes.scratch]
+    landings = (life for life in lives if life.use is Use.SHARED)
+    found += [(life.start, life.tensor.nbytes) for life in landings if life.start is not None]
+    return [Interval(first + i, at, at, nbytes) for i, (at, nbytes) in enumerate(found)]
 
 
 def _spans(

@@ -15,10 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.runtime.facts import OpFacts, facts_of
 from torch_ort_session.runtime.heirs import Heir, alike
+from torch_ort_session.runtime.layout import Notes
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
 from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.recording import Refused
 from torch_ort_session.runtime.rewrites import Call, rewritten
+from torch_ort_session.runtime.scratch import scratch_of
 from torch_ort_session.runtime.taped import TapeRecording
 
 _READS = frozenset(
@@ -78,7 +80,7 @@ class TapeRecorder:
             tape.close()
             raise Refused("a storage was resized after it was made")
         return TapeRecording(
-            self._native, tape, writer.heirs, writer.blank, writer.views, poison=self._poison
+            self._native, tape, writer.notes(), writer.blank, writer.views, poison=self._poison
         )
 
 
@@ -131,6 +133,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         views: Calls so far that made views.
         blank: Storages that were allocated and that no call has written yet.
         heirs: Calls whose result may take the place of an argument: the call, its result's storage, theirs.
+        scratch: Calls that take bytes for themselves, with how many.
     """
 
     def __init__(self, native: NativeModule, tape: NativeTape, packing: Packing) -> None:
@@ -141,6 +144,11 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.views = 0
         self.blank: set[int] = set()
         self.heirs: list[Heir] = []
+        self.scratch: list[tuple[int, int]] = []
+
+    def notes(self) -> Notes:
+        """What the layout of the tape's memory hangs on, beside the calls."""
+        return Notes(tuple(self.heirs), tuple(self.scratch))
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -252,16 +260,22 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if facts.pointwise and len(calls) == 1:
                 self._note_heir(full, results[0])
             for written, how, arguments in calls:
-                self.tape.add(written, how, arguments, [])
+                self._write_in_place(written, how, arguments)
         elif fresh and facts.copies and not lazy:
             self.tape.add("aten::copy_", "", [results[0], full[0], False], [])
         elif fresh and facts.into is not None and len(results) == len(listed):
             into = facts.into
             if facts.pointwise and len(results) == 1:
                 self._note_heir(full, results[0])
-            self.tape.add(into.name, into.overload, [*full, *into.more, *results], [])
+            self._write_in_place(into.name, into.overload, [*full, *into.more, *results])
         else:
             self.tape.add(name, overload, full, listed if fresh else [])
+
+    def _write_in_place(self, name: str, overload: str, arguments: list[Any]) -> None:
+        """Append a call that writes into its arguments."""
+        if nbytes := scratch_of(name, arguments):
+            self.scratch.append((len(self.tape), nbytes))
+        self.tape.add(name, overload, arguments, [])
 
 
 def _objection(facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> str:

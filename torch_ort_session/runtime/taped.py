@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from torch_ort_session.runtime.heirs import Heir
-from torch_ort_session.runtime.layout import Life, Part, lay_out
+from torch_ort_session.runtime.layout import Life, Notes, Part, lay_out
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
 from torch_ort_session.runtime.recording import Diverged, Finished, RecordingStats, Refused, Shared, Use
 
@@ -19,7 +18,7 @@ class TapeRecording:
     Args:
         native: The compiled extension.
         tape: The calls.
-        heirs: Those of them whose result may take the place of an argument.
+        notes: What is known of them.
         blank: Keys of storages that no call wrote.
         views: Calls that made views.
         poison: Fill every slot with 0xFF after its last reader.
@@ -29,7 +28,7 @@ class TapeRecording:
         self,
         native: NativeModule,
         tape: NativeTape,
-        heirs: Sequence[Heir],
+        notes: Notes,
         blank: Iterable[int],
         views: int,
         *,
@@ -39,7 +38,7 @@ class TapeRecording:
         self._tape = tape
         self._poison = poison
         self._blank = frozenset(blank)
-        self._heirs = tuple(heirs)
+        self._notes = notes
         self._stats = RecordingStats(calls=len(tape), views=views)
         self._block: torch.Tensor | None = None
 
@@ -71,7 +70,7 @@ class TapeRecording:
             *(Life(t, brief, None, length) for t in keep),
             *(Life(t, Use.HELD, None, length) for t in held),
         ]
-        part = Part(0, self._tape, self._heirs)
+        part = Part(0, self._tape, self._notes)
         self._block, stats, _ = lay_out(
             self._native, [part], lives, length, block or _allocate, keep, poison=self._poison
         )
@@ -100,7 +99,7 @@ class TapeRecording:
         for recording in recordings:
             recording._check(read)
         parts = [
-            Part(base, stage._tape, stage._heirs)
+            Part(base, stage._tape, stage._notes)
             for base, stage in zip(bases, stages, strict=False)
             if stage is not None
         ]
