@@ -330,7 +330,7 @@ class Session:
 
     def _rules(self, options: Options) -> Rules:
         may, padded = options.capture_only, options.buckets
-        found = padding(padded, self.inputs, self.outputs)
+        found = padding(padded, self.inputs, self.outputs, self._device)
         return Rules(allowed(may, self.inputs), found, ready_on(self._device), options.max_plans)
 
     def after_fork(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,18 @@ def test_m2_a_mask_that_is_left_out_is_made() -> None:
         close(list(session(feed["ids"].numpy())), want)
         close(list(session(ids=feed["ids"].tolist())), want)
     assert "mask" in message(tos.errors.InputError, lambda: eager.run(None, {"ids": feed["ids"]}))
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.device("meta"), torch.no_grad])
+def test_masks_and_paddings_are_made_in_the_callers_modes(mode: Callable[[], Any]) -> None:
+    session, eager = loaded(attention(), buckets=(LENGTHS,)), loaded(attention(), capture="off")
+    feed = prompt(5)
+    want = eager.run(None, feed)
+    for _ in range(5):
+        with mode():
+            got = session.run(None, {"ids": feed["ids"]})
+        assert not any(result.is_inference() for result in got)
+        close(got, want)
 
 
 def test_results_are_the_callers_own_and_hold_no_padding() -> None:

@@ -64,12 +64,14 @@ class Mask:
         dtype: Its dtype.
         dims: Its dims.
         symbols: Where other inputs have its symbolic dims.
+        device: Where the session runs.
     """
 
     name: str
     dtype: torch.dtype
     dims: tuple[Dim, ...]
     symbols: Mapping[str, tuple[Place, ...]]
+    device: torch.device
 
     def made(self, feed: Mapping[str, object]) -> torch.Tensor | None:
         """Ones, as large as the feeds; None where they do not tell."""
@@ -77,7 +79,9 @@ class Mask:
             _size_in(feed, self.symbols.get(dim, ())) if isinstance(dim, str) else dim for dim in self.dims
         ]
         known = [size for size in sizes if size is not None]
-        return torch.ones(known, dtype=self.dtype) if len(known) == len(sizes) else None
+        if len(known) < len(sizes):
+            return None
+        return torch.ones(known, dtype=self.dtype, device=self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +121,16 @@ class Padding:
         )
 
 
-def padding(buckets: Sequence[Bucket], inputs: Sequence[Port], outputs: Sequence[Port]) -> Padding | None:
+def padding(
+    buckets: Sequence[Bucket], inputs: Sequence[Port], outputs: Sequence[Port], device: torch.device
+) -> Padding | None:
     """What the buckets mean for a model; None without any.
 
     Args:
         buckets: As the options have them.
         inputs: The model's inputs.
         outputs: The model's outputs.
+        device: Where the session runs.
 
     Raises:
         InputError: A bucket names what the model does not have, or pads what cannot be padded or cut back.
@@ -132,7 +139,7 @@ def padding(buckets: Sequence[Bucket], inputs: Sequence[Port], outputs: Sequence
         return None
     rules = tuple([_rule(bucket, inputs, outputs) for bucket in buckets])
     names = {bucket.mask for bucket in buckets}
-    masks = tuple([_mask(port, inputs) for port in inputs if port.name in names])
+    masks = tuple([_mask(port, inputs, device) for port in inputs if port.name in names])
     return Padding(rules, masks, frozenset(port.name for port in outputs))
 
 
@@ -250,10 +257,10 @@ def _check_padding(port: Port, value: float) -> None:
     raise InputError(f"buckets: input {port} cannot be padded with {value}: {wrong}", name=port.name)
 
 
-def _mask(port: Port, inputs: Sequence[Port]) -> Mask:
+def _mask(port: Port, inputs: Sequence[Port], device: torch.device) -> Mask:
     others = symbols_of(other for other in inputs if other.name != port.name)
     assert port.dtype is not None and port.shape is not None
-    return Mask(port.name, port.dtype, port.shape, others)
+    return Mask(port.name, port.dtype, port.shape, others, device)
 
 
 def _by_name(where: Sequence[Place]) -> dict[str, list[int]]:
