@@ -108,7 +108,10 @@ def test_keys_name_only_what_is_there() -> None:
 def test_what_the_pointer_shows_is_what_the_plan_says() -> None:
     plan = planned(SEAMS, x=torch.ones(64, 4))
     data = json.loads(Document(page(plan, "seams")).script)
-    assert data["regions"][1] == "seam: Cut_2 (tests::Cut)\nkernel declares a seam: it cuts\nstep 2"
+    compared = "every replay compares the shape of 'c'"
+    assert (
+        data["regions"][1] == "seam: Cut_2 (tests::Cut)\nkernel declares a seam: it cuts\nstep 2\n" + compared
+    )
     assert data["regions"][0] == "segment of 2 steps, 2 launches (steps 0 to 1)\nExp, Neg"
     assert [row[2:] for row in data["slots"]] == [
         [item.nbytes, plan.packing.offsets[item.value], item.start, item.stop] for item in plan.intervals
@@ -121,9 +124,9 @@ def test_every_seam_is_in_the_table_with_its_reason() -> None:
     for words in (
         "Cut_2",
         "tests::Cut",
-        "it cuts",
+        "it cuts<br>every replay compares the shape of &#x27;c&#x27;",
         "NonZero_4",
-        "the size of the output depends on the data",
+        "the size of the output depends on the data<br>every replay compares the shape of &#x27;n&#x27;",
     ):
         assert f"<td>{words}</td>" in text or f'<td class="op">{words}</td>' in text
     assert "There is no seam" not in text

@@ -100,6 +100,12 @@ def region_facts(
     return found
 
 
+def seam_lines(region: Mapping[str, Any]) -> list[str]:
+    """What there is to say of a seam beside its reason: which shapes are compared, and its bodies."""
+    names = ", ".join(repr(name) for name in region["compared"])
+    return [*([f"every replay compares the shape of {names}"] if names else ()), *body_lines(region)]
+
+
 def body_lines(region: Mapping[str, Any]) -> list[str]:
     """The bodies of a seam in words: how long each is, and what became of its signatures."""
     lines = []
@@ -185,14 +191,9 @@ def _region(region: dict[str, Any]) -> list[str]:
     if region["kind"] == "segment":
         launches = f"{region['launches']} launch{'' if region['launches'] == 1 else 'es'}"
         return [f"  segment  {_count(region['steps'], 'step')}, {launches}"]
-    lines = [
-        f"  seam     {region['node']} ({region['op']})",
-        f"           {region['reason']}: {region['message']}",
-    ]
-    if region["compared"]:
-        names = ", ".join(repr(name) for name in region["compared"])
-        lines.append(f"           every replay compares the shape of {names}")
-    return [*lines, *(f"           {line}" for line in body_lines(region))]
+    why = f"{region['reason']}: {region['message']}"
+    head = f"  seam     {region['node']} ({region['op']})"
+    return [head, *(f"           {line}" for line in (why, *seam_lines(region)))]
 
 
 def _memory(known: dict[str, Any]) -> list[str]:

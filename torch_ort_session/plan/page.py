@@ -12,7 +12,7 @@ from typing import Any
 
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.drawing import arena_drawing
-from torch_ort_session.plan.explain import Told, body_lines, facts, op_counts
+from torch_ort_session.plan.explain import Told, facts, op_counts, seam_lines
 from torch_ort_session.plan.looks import SCRIPT, STYLE
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.strip import strip
@@ -147,7 +147,7 @@ def _region_text(region: dict[str, Any]) -> str:
         launches = _plural(region["launches"], "launch").replace("launchs", "launches")
         return f"segment of {_plural(region['steps'], 'step')}, {launches} ({where})\n{listed}{more}"
     head = f"seam: {region['node']} ({region['op']})"
-    lines = [head, f"{region['reason']}: {region['message']}", where, *body_lines(region)]
+    lines = [head, f"{region['reason']}: {region['message']}", where, *seam_lines(region)]
     return "\n".join(lines)
 
 
@@ -155,7 +155,7 @@ def _seam_table(seams: Iterable[tuple[int, dict[str, Any]]]) -> list[str]:
     rows = [
         f'<tr data-r="{number}"><td class="n">{region["first_step"]}</td><td>{_text(region["node"])}</td>'
         f'<td class="op">{_text(region["op"])}</td><td>{_text(region["reason"])}</td>'
-        f"<td>{'<br>'.join(map(_text, (region['message'], *body_lines(region))))}</td></tr>"
+        f"<td>{'<br>'.join(map(_text, (region['message'], *seam_lines(region))))}</td></tr>"
         for number, region in seams
     ]
     head = (
