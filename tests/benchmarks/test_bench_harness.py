@@ -78,6 +78,12 @@ def test_a_slow_spell_of_the_machine_leaves_the_ratio_of_rounds_alone():
         harness.paired(ours, harness.summarise([1.0]))
 
 
+def test_many_rounds_are_judged_by_the_fastest_and_few_by_pairs():
+    ours, theirs = harness.summarise([2.0, 30.0, 40.0]), harness.summarise([1.0, 10.0, 10.0])
+    assert harness.ratio(ours, theirs) == 3.0
+    assert harness.ratio(ours, theirs, many=3) == 2.0
+
+
 def test_table():
     assert_expected_inline(
         harness.table(("model", "error"), [("a", "1e-4"), ("longer", "0")]),
