@@ -13,7 +13,7 @@ INEXACT_CASES: dict[str, str] = {}
 INEXACT_SUITE: dict[str, str] = {}
 """Tests of ONNX's suite, and why."""
 
-INEXACT_ZOO: dict[str, float] = {"mtcnn-rnet": 3e-6, "mtcnn-onet": 3e-6}
+INEXACT_ZOO: dict[str, float] = {}
 """Models of the zoo, and how far off they may be as a share of the largest magnitude."""
 
 
