@@ -363,6 +363,15 @@ def test_bad_buckets_are_refused(make: Any, told: str) -> None:
     assert str(caught.value) == told
 
 
+def test_m24_a_trace_tells_how_a_run_was_padded() -> None:
+    session = loaded(attention(), buckets=(LENGTHS,))
+    with session.trace() as timeline:
+        session.run(None, prompt(5))
+        session.run(None, prompt(8))
+    told = [span.facts.get("padded") for span in timeline.spans if span.kind == "run"]
+    assert told == ["ids [1, 5] to [1, 8]; mask [1, 5] to [1, 8]", None]
+
+
 def test_sessions_with_buckets_travel() -> None:
     session = pickle.loads(pickle.dumps(loaded(attention(), buckets=(LENGTHS,))))
     session.run(None, prompt(5))

@@ -86,6 +86,8 @@ class PaddedRun:
         checking = machine.verify and bucket not in policy.learnt.proven
         state = random_state(machine.device) if checking else None
         self.padded = padded = pad(fed, stretches)
+        if machine.tracer.observer.on:
+            machine.tracer.observer.note(padded=told(fed, padded))
         results = run(machine, program, outputs, keys, padded, padded=True)
         policy.count(counters.PADDED_RUNS)
         policy.count(counters.PADDED, _bytes(padded) - _bytes(fed))
