@@ -6,14 +6,15 @@ import pytest
 import torch
 from binding.test_binding_captures import STEP, bound
 from expecttest import assert_expected_inline
-from textmodel import load, wrapped
+from runtime.capturelab import session_on
+from textmodel import wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.plan.report import DeclineReport
 
 
 def test_m3_a_capture_with_nothing_bound_to_outputs_declines() -> None:
-    session = load(STEP)
+    session = session_on(STEP)
     binding = session.bind()
     binding.input("x", torch.ones(3))
     h = torch.zeros(3)
@@ -37,7 +38,7 @@ run() hands it over""",
 
 
 def test_m3_m21_a_capture_with_a_sequence_among_the_outputs_declines() -> None:
-    session = load(
+    session = session_on(
         "g (float[n] x) => (float[n] y, seq(float[n]) s) { y = Exp(x) s = SequenceConstruct(y, x) }"
     )
     binding, y = session.bind(), torch.full((3,), -7.0)
@@ -60,7 +61,7 @@ which no tensor holds; run() hands it over""",
 
 
 def test_m3_a_replay_without_a_capture_carries_its_report() -> None:
-    binding, *_ = bound(load(STEP))
+    binding, *_ = bound(session_on(STEP))
     with pytest.raises(tos.CaptureError) as caught:
         binding.replay()
     assert isinstance(caught.value.report, DeclineReport)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 from expecttest import assert_expected_inline
-from runtime.capturelab import Failing, injected, refusal, session_on, warmed
+from runtime.capturelab import Failing, cpu_recorder, injected, refusal, session_on, warmed
 from runtime.test_probe import LYING, Bakes
 from textmodel import operator
 
 import torch_ort_session as tos
 from benchmarks import decoder
 from torch_ort_session import Bucket
+from torch_ort_session.ops import native
 from torch_ort_session.plan.report import Decline, DeclineReport, Reason
 from torch_ort_session.runtime.record import Recorder
 
@@ -67,6 +68,8 @@ def short_of(session: tos.Session) -> list[Decline]:
 def growth() -> list[Decline]:
     size = decoder.Size(layers=1, heads=2, groups=1, width=4, words=20)
     session = tos.load(decoder.make_decoder(size))
+    if not native.status().usable:
+        session = injected(session, cpu_recorder)
     feed = decoder.first_feed(size, past=5)
     for _ in range(12):
         got = session.run(None, feed)
