@@ -58,7 +58,10 @@ def test_explain_lists_signatures_the_most_recent_first(monkeypatch: pytest.Monk
 (a plan of 2 regions)
 
 (x: float32[3], c: bool[] = False, k: int64[]) -> (y, z): captured after 4 runs
-(a plan of 2 regions)""",
+(a plan of 2 regions)
+recorded: 4 calls with 60 B
+  arena   768 B, at least 768 B needed
+  beside  at most 0 B at once, 0 B of results leave with it""",
     )
 
 

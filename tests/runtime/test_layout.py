@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from expecttest import assert_expected_inline
 from runtime.capturelab import agree, counted, entries, pair, regions, warmed
 from tapelab import needs_extension, tape_recorder
 
@@ -187,3 +188,16 @@ def test_m13_slots_make_room_where_a_call_takes_scratch_memory_at_another_time()
     x.add_(1)
     recording.replay()
     assert torch.equal(recording.give(made)[0], body())
+
+
+@needs_extension
+def test_m13_explain_says_what_recordings_came_to_beside_what_was_planned() -> None:
+    session, _ = pair("g (float[n] x) => (float[n] y) <int64 zero = {0}> { a = CumSum(x, zero) y = Exp(a) }")
+    warmed(session, {"x": torch.rand(1024)}, 4)
+    assert_expected_inline(
+        session.explain().partition("recorded")[2],
+        """\
+: 2 calls with 12.3 KB
+  arena   8.2 KB, at least 8.2 KB needed
+  beside  at most 4.1 KB at once, 4.1 KB of results leave with it""",
+    )

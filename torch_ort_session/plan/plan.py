@@ -22,7 +22,8 @@ class MemoryStats:
 
     Attributes:
         complete: Whether the size of every value is known; if not, no savings are claimed.
-        peak: Bytes of the arena.
+        peak: Bytes of the arena for values of steps; a recording sees every call that a kernel makes, and its
+            own arena may take more or less: `RecordingStats.arena`.
         bound: Fewest bytes that any packing of the slots could take.
         slotted: Bytes of all slots together, as if none was used twice.
         naive: Bytes of all activations together, with and without a slot.

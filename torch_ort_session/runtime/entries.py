@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.explain import body_lines, explain
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.plan.steps import BodySteps
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.policy import Entry, Policy
+from torch_ort_session.runtime.recording import RecordingStats
 
 
 def statistics(machine: Machine) -> dict[str, int]:
@@ -59,6 +61,8 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         plan = plan_of_entry(machine, entry)
         if plan is not None:
             lines.append(explain(plan, passes, told=told))
+        if entry.captured is not None:
+            lines += recorded(entry.captured.memory.recorded)
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
@@ -95,6 +99,25 @@ def _padded(policy: Policy) -> str:
         told = ", ".join(f"{symbol} to {size}" for symbol, size in sizes)
         lines += [f"not padded any more: {told}", str(report)]
     return "\n".join(lines)
+
+
+def recorded(stats: RecordingStats) -> list[str]:
+    """What the recordings of a capture came to: they see every call of a kernel, where a plan sees steps.
+
+    Args:
+        stats: All recordings of the capture together.
+
+    Returns:
+        Lines; none where the device's own allocator has the bytes.
+    """
+    if not stats.naive:
+        return []
+    beside = f"at most {byte_size(stats.fresh)} at once, {byte_size(stats.given)} of results leave with it"
+    return [
+        f"recorded: {stats.calls} calls with {byte_size(stats.naive)}",
+        f"  arena   {byte_size(stats.arena)}, at least {byte_size(stats.bound)} needed",
+        f"  beside  {beside}" + (f", {byte_size(stats.kept)} stay" if stats.kept else ""),
+    ]
 
 
 def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:
