@@ -42,8 +42,8 @@ class Body(Protocol):
 
         Args:
             inputs: One value a formal input.
-            lend: How many of the leading outputs may lie in memory that the next call writes, once it has read
-                its inputs; :meth:`keep` is for those that are wanted longer.
+            lend: How many of the leading outputs may lie in memory that the next call writes, once it has
+                read its inputs; :meth:`keep` is for those that are wanted longer.
         """
         ...
 
