@@ -229,7 +229,8 @@ def test_a_recording_that_checks_nothing_leaves_the_word_alone_but_when_somebody
 ) -> None:
     text = (
         "g (float[n, 2] x) => (float[n, 2] y) <int64[1] zero = {0}, int64[1] two = {2}> { s = Shape(x)"
-        " n = Gather(s, zero) d = Concat <axis = 0> (n, two) e = Exp(x) r = Reshape(e, d) y = Neg(r) }"
+        " n = Gather(s, zero) d = Concat <axis = 0> (n, two) e = Exp(x) r = Reshape(e, d)"
+        " f = Gather(r, zero) y = Sub(r, f) }"
     )
     watched = Watched(text, monkeypatch)
     for _ in range(6):

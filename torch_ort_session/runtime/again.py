@@ -14,12 +14,14 @@ import numpy as np
 import torch
 
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.steps import NOTHING
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.handover import Handover, clones
 from torch_ort_session.runtime.modes import watched
 from torch_ort_session.runtime.recording import Recording
 
 if TYPE_CHECKING:
+    from torch_ort_session.runtime.capture import Captured
     from torch_ort_session.runtime.machine import Machine
     from torch_ort_session.runtime.policy import Entry
     from torch_ort_session.runtime.readiness import Readiness
@@ -95,8 +97,7 @@ def shortcut_to(
             writes.append((position, static, array))
     parts = captured.whole, captured.results, captured.handover, captured.memory.static_inputs
     warm = captured.warm
-    checks = any(call.step.kernel.checks for stage in captured.stages for call in stage.calls)
-    last = warm.program.validation, checks, warm.ready, usual
+    last = warm.program.validation, _checks(captured), warm.ready, usual
     return Shortcut(entry, outputs, tuple(rows), tuple(writes), *parts, *last)
 
 
@@ -171,6 +172,19 @@ def at_once(
         if fault is not None:
             raise fault.error()
     return known.handover(known.results, clones)
+
+
+def _checks(captured: Captured) -> bool:
+    """Whether a replay may meet bad data: constants were looked at when they were recorded."""
+    template, specs = captured.warm.program.steps.template, captured.warm.observation.specs
+    return any(
+        template[value] is None and ((spec := specs[value]) is None or not spec.dtype.is_floating_point)
+        for stage in captured.stages
+        for call in stage.calls
+        if call.step.kernel.checks
+        for value in call.step.inputs
+        if value != NOTHING
+    )
 
 
 def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
