@@ -220,3 +220,21 @@ def test_m14_all_that_grows_of_a_decoder_is_in_strips(batch: int) -> None:
     # A view between two strips of the mask touches nothing that grows.
     assert set(alone) <= {"Reshape"} and len(strips(session)) >= 2
     assert session.stats()[counters.MISMATCHES] == 0 and weave(session).proven
+
+
+def test_m14_what_was_watched_holds_no_tensor_of_the_run() -> None:
+    session, eager = both(STRIPS["attention"])
+    agree(session, eager, range(3, 9))
+    found = weave(session)
+    assert found.watching and len(found.traces) == 1
+    seen = list(found.traces[0].seen.values())
+    assert "aten::_softmax" in {call.name[0] for one in seen for call in one.calls}
+    assert not [one for one in seen if _held(one)]
+
+
+def _held(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    if isinstance(value, dict):
+        return any(map(_held, value.values()))
+    return isinstance(value, list | tuple) and any(map(_held, value))

@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.plan.growth import FARTHEST
 from torch_ort_session.plan.specs import Spec
 from torch_ort_session.plan.steps import NOTHING, Step, Steps
+from torch_ort_session.runtime.calls import Call, Place, Seen, Tracer, handed_on, seen_of
 from torch_ort_session.runtime.capture import Captured, Stage
 from torch_ort_session.runtime.execute import BoundStep, Values
-from torch_ort_session.runtime.facts import facts_of
 from torch_ort_session.runtime.nativetape import NativeStrip
 from torch_ort_session.runtime.shortened import Otherwise
 
@@ -39,33 +38,11 @@ _SHORTEST = 2
 """Steps from which on a strip is worth it."""
 
 
-class _Call(NamedTuple):
-    """An ATen call that took place: its op, its arguments with defaults filled in, and its results."""
-
-    name: tuple[str, str]
-    arguments: list[Any]
-    results: list[torch.Tensor]
-
-
-class _Seen(NamedTuple):
-    """What a step came to: its calls, and the tensors that it read and made, by id."""
-
-    calls: list[_Call]
-    read: dict[int, torch.Tensor]
-    made: dict[int, Any]
-
-    def handed_on(self) -> list[int]:
-        """Those values read that are an argument of a call, or the result."""
-        used = {id(tensor) for call in self.calls for tensor in _tensors(call.arguments)}
-        used |= set(map(id, self.made.values()))
-        return [value for value, tensor in self.read.items() if id(tensor) in used]
-
-
 class _Trace(NamedTuple):
     """What the seams of a run came to, by stage and step; and how much it had grown."""
 
     by: int
-    seen: dict[tuple[int, int], _Seen]
+    seen: dict[tuple[int, int], Seen]
 
 
 class Weave:
@@ -92,7 +69,7 @@ class Weave:
         self.known = known
         self.make = make
         self.traces: list[_Trace] = []
-        self.current: dict[tuple[int, int], _Seen] = {}
+        self.current: dict[tuple[int, int], Seen] = {}
         self.proven = make is None
 
     @property
@@ -116,12 +93,13 @@ class Weave:
                 bound.call(values)
             else:
                 read = {v: values[v] for v in bound.step.inputs if isinstance(values[v], torch.Tensor)}
-                tracer = _Tracer()
+                tracer = Tracer()
                 with tracer:
                     bound.call(values)
-                if tracer.calls is not None:
-                    made = {value: values[value] for value in bound.step.outputs if value != NOTHING}
-                    self.current[number, place] = _Seen(tracer.calls, read, made)
+                made = {value: values[value] for value in bound.step.outputs if value != NOTHING}
+                seen = seen_of(tracer.calls, read, made)
+                if seen is not None:
+                    self.current[number, place] = seen
             for value in bound.release:
                 values[value] = None
 
@@ -171,7 +149,7 @@ class Weave:
         first, second = self.traces
         pairs = [(first.seen[number, place], second.seen[number, place]) for place, _ in stretch]
         made = {value for _, bound in stretch for value in bound.step.outputs}
-        given = list(dict.fromkeys(v for seen, _ in pairs for v in seen.handed_on() if v not in made))
+        given = list(dict.fromkeys(v for seen, _ in pairs for v in handed_on(seen) if v not in made))
         strip = _Strip(self.make(len(given)), given, (first.by, second.by), self.known)
         for at, ((_, bound), pair) in enumerate(zip(stretch, pairs, strict=True)):
             try:
@@ -189,35 +167,6 @@ class _Unlike(Exception):
     """Two runs of a step do not differ in sizes alone."""
 
 
-class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the calls that take place; None where one of them cannot be repeated."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[_Call] | None = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Skipping it would import the compiler and wrap every call, and nothing compiles here.
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        given = func(*args, **(kwargs or {}))
-        facts = facts_of(func)
-        results = list(given) if isinstance(given, list | tuple) else [given]
-        if facts.refusal or facts.random or not all(isinstance(r, torch.Tensor) for r in results):
-            self.calls = None
-        elif self.calls is not None:
-            arguments = facts.full(args, kwargs or {})
-            if facts.dtype >= 0 and arguments[facts.dtype] is None and not _tensors(arguments):
-                # Else the default dtype of a later run would decide.
-                arguments[facts.dtype] = results[0].dtype
-            self.calls.append(_Call(facts.name, arguments, results))
-        return given
-
-
 class _Strip:
     """A strip that is being made.
 
@@ -227,7 +176,6 @@ class _Strip:
         runs: How much the two runs had grown.
         known: See :class:`Weave`.
         slots: Of values, where they are.
-        held: Of tensors of the two runs, by identity, where they are.
         count: Slots so far.
     """
 
@@ -243,45 +191,38 @@ class _Strip:
         self.runs = runs
         self.known = known
         self.slots = {value: slot for slot, value in enumerate(given)}
-        self.held: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self.count = len(given)
 
-    def add(self, step: Step, one: _Seen, other: _Seen) -> None:
+    def add(self, step: Step, one: Seen, other: Seen) -> None:
         """Append a step.
 
         Raises:
             _Unlike: It cannot be.
         """
-        if len(one.calls) != len(other.calls) or one.read.keys() != other.read.keys():
+        if len(one.calls) != len(other.calls) or not one.calls:
             raise _Unlike
-        for seen, held in zip((one, other), self.held, strict=True):
-            for value, tensor in seen.read.items():
-                if value in self.slots:
-                    held.setdefault(id(tensor), self.slots[value])
-        rows = [self._row(a, b) for a, b in zip(one.calls, other.calls, strict=True)]
-        if step.kernel.op in ("Expand", "Reshape"):
-            for row in rows:
-                if any(
-                    b < 1 and s for _, _, bases, slopes in row[4] for b, s in zip(bases, slopes, strict=True)
-                ):
-                    raise _Unlike
+        places: dict[Place, int] = {}
+        rows = [self._row(a, b, places) for a, b in zip(one.calls, other.calls, strict=True)]
+        numbers = [(b, s) for row in rows for _, _, bs, ss in row[4] for b, s in zip(bs, ss, strict=True)]
+        if step.kernel.op in ("Expand", "Reshape") and any(s and b < 1 for b, s in numbers):
+            # There 0 and -1 stand for something else.
+            raise _Unlike
         forms = []
-        for value in one.made:
-            slot = self._slot(one.made[value], other.made[value])
-            self.slots[value] = slot
-            base, slope = self._even(one.made[value].shape, other.made[value].shape)
+        for value, (place, dims) in one.made.items():
+            if other.made[value][0] != place:
+                raise _Unlike
+            self.slots[value] = self._slot(place, places)
+            base, slope = self._even(dims, other.made[value][1])
             for by, specs in self.known:
                 spec = specs[value]
-                if spec is None or tuple(spec.shape) != tuple(
-                    [b + s * by for b, s in zip(base, slope, strict=True)]
-                ):
+                expected = tuple([b + s * by for b, s in zip(base, slope, strict=True)])
+                if spec is None or tuple(spec.shape) != expected:
                     raise _Unlike
-            forms.append((slot, base, slope))
-        if not rows and forms:
-            raise _Unlike
-        for at, (name, overload, arguments, tensors, numbers, results) in enumerate(rows):
+            forms.append((self.slots[value], base, slope))
+        for at, row in enumerate(rows):
+            name, overload, arguments, tensors, grown, results = row
             last = forms if at == len(rows) - 1 else []
-            self.native.add(name, overload, arguments, tensors, numbers, results, last)
+            self.native.add(name, overload, arguments, tensors, grown, results, last)
 
     def call(self, wanted: list[int], by: int) -> Callable[[Values], None]:
         """What runs it.
@@ -304,53 +245,52 @@ class _Strip:
 
         return call_strip
 
-    def _row(self, one: _Call, other: _Call) -> tuple[Any, ...]:
-        if one.name != other.name or len(one.results) != len(other.results):
+    def _row(self, one: Call, other: Call, places: dict[Place, int]) -> tuple[Any, ...]:
+        if one.name != other.name or one.results != other.results:
             raise _Unlike
         constants: list[Any] = []
         tensors: list[tuple[int, bool, list[int]]] = []
         numbers: list[tuple[int, int, list[int], list[int]]] = []
-        for place, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True)):
+        for at, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True)):
             constants.append(None)
-            if isinstance(a, torch.Tensor):
-                if a is b and id(a) not in self.held[0]:
-                    # A kernel's own, such as an attribute.
-                    constants[-1] = a
-                else:
-                    tensors.append((place, False, [self._slot(a, b)]))
-            elif isinstance(a, list | tuple) and _tensors(a):
-                if not isinstance(b, list | tuple) or len(a) != len(b):
+            if isinstance(a, Place):
+                if a != b:
                     raise _Unlike
-                tensors.append((place, True, [self._slot(x, y) for x, y in zip(a, b, strict=True)]))
-            elif _is_int(a) and _is_int(b) and a != b:
-                numbers.append((place, 0, *self._even([a], [b])))
-            elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and list(a) != list(b):
-                if not all(map(_is_int, (*a, *b))):
+                tensors.append((at, False, [self._slot(a, places)]))
+            elif isinstance(a, list) and any(isinstance(item, Place) for item in a):
+                if a != b:
                     raise _Unlike
-                numbers.append((place, 1, *self._even(a, b)))
+                tensors.append((at, True, [self._slot(item, places) for item in a]))
+            elif isinstance(a, torch.Tensor):
+                if a is not b:
+                    raise _Unlike
+                constants[-1] = a
+            elif type(a) is int and type(b) is int and a != b:
+                numbers.append((at, 0, *self._even([a], [b])))
+            elif isinstance(a, list) and isinstance(b, list) and a != b:
+                if any(type(item) is not int for item in (*a, *b)):
+                    raise _Unlike
+                numbers.append((at, 1, *self._even(a, b)))
             elif type(a) is not type(b) or a != b:
                 raise _Unlike
             else:
                 constants[-1] = a
-        results = [self._result(a, b) for a, b in zip(one.results, other.results, strict=True)]
+        results = []
+        for place in one.results:
+            if place in places or place.call < 0:
+                results.append(-1)
+                continue
+            places[place] = self.count
+            results.append(self.count)
+            self.count += 1
         return (*one.name, constants, tensors, numbers, results)
 
-    def _slot(self, one: Any, other: Any) -> int:
-        """Where a tensor is."""
-        slots = [held.get(id(tensor)) for held, tensor in zip(self.held, (one, other), strict=True)]
-        if slots[0] is None or slots[0] != slots[1]:
+    def _slot(self, place: Any, places: dict[Place, int]) -> int:
+        slot = None
+        if isinstance(place, Place):
+            slot = self.slots.get(place.value) if place.call < 0 else places.get(place)
+        if slot is None:
             raise _Unlike
-        return slots[0]
-
-    def _result(self, one: torch.Tensor, other: torch.Tensor) -> int:
-        slots = [held.get(id(tensor)) for held, tensor in zip(self.held, (one, other), strict=True)]
-        if slots[0] != slots[1]:
-            raise _Unlike
-        if slots[0] is not None:
-            return -1
-        slot, self.count = self.count, self.count + 1
-        for held, tensor in zip(self.held, (one, other), strict=True):
-            held[id(tensor)] = slot
         return slot
 
     def _even(self, one: Sequence[int], other: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -379,17 +319,3 @@ def _transparent(step: Step, steps: Steps) -> bool:
 
 def _is_one(held: Any) -> bool:
     return isinstance(held, torch.Tensor) and bool((held == 1).all())
-
-
-def _is_int(value: Any) -> bool:
-    return type(value) is int
-
-
-def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
