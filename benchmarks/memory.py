@@ -16,10 +16,13 @@ For each zoo model, in bytes of activations (weights, and constants that follow 
 Feeds are no activations, but a replay copies those that recorded calls read: they count in `live` for as long
 as that lasts, in `arena` where they lie, and in `outside` where they do not.
 
-`--check` exits with 1 when an arena is above 1.05 x its bound, or a sum above 1.15 x the live bytes and more
-than 64 KiB above them: for models of some kilobytes the blocks of 256 bytes, the result of a seam beside its
-copy, and one scratch buffer decide the ratio, whatever the plan. Rows above 1.15 say what they consist of,
-and those in which less than 90% is slotted where the rest lies.
+`scratch` is what the one op that runs at the replay's peak has taken for itself by then, such as the unfolded
+windows of a convolution that BLAS multiplies. It is a part of `outside` and of `sum`; no plan can place it.
+
+`--check` exits with 1 when an arena is above 1.05 x its bound, or a sum, that scratch left out, above 1.15 x
+the live bytes and more than 64 KiB above them: for models of some kilobytes the blocks of 256 bytes and the
+result of a seam beside its copy decide the ratio, whatever the plan. Rows above 1.15 say what they consist
+of, and those in which less than 90% is slotted where the rest lies.
 """
 
 from __future__ import annotations
@@ -178,7 +181,7 @@ def judge(rows: Sequence[Row]) -> list[str]:
         if row["arena_over_bound"] > ARENA_BOUND:
             ratio = row["arena_over_bound"]
             misses.append(f"{row['name']}: the arena is {ratio:.2f} x its bound, above {ARENA_BOUND}")
-        if row["sum"] > max(SUM_BOUND * row["live"], row["live"] + FLOOR):
+        if row["sum"] - row["scratch"] > max(SUM_BOUND * row["live"], row["live"] + FLOOR):
             ratio = row["sum_over_live"]
             misses.append(
                 f"{row['name']}: the sum is {ratio:.2f} x the live bytes, above {SUM_BOUND}: {why(row)}"
@@ -196,6 +199,7 @@ def text_of(rows: Sequence[Row]) -> str:
         "arena",
         "/bound",
         "outside",
+        "scratch",
         "sum",
         "/live",
         "/eager",
@@ -206,7 +210,7 @@ def text_of(rows: Sequence[Row]) -> str:
             row["name"],
             *(f"{row[key] / 1e6:.2f}" for key in ("naive", "eager", "live", "arena")),
             f"{row['arena_over_bound']:.2f}",
-            *(f"{row[key] / 1e6:.2f}" for key in ("outside", "sum")),
+            *(f"{row[key] / 1e6:.2f}" for key in ("outside", "scratch", "sum")),
             f"{row['sum_over_live']:.2f}",
             f"{row['sum_over_eager']:.2f}",
             f"{row['slotted']:.0%}",

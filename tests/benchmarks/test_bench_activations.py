@@ -85,8 +85,10 @@ LARGE = made(
 
 def test_bounds() -> None:
     assert memory.judge([made("good")]) == []
-    assert memory.judge([made("small", live=1e4, sum=7e4, sum_over_live=7.0)]) == []
-    assert len(memory.judge([made("not so small", live=1e4, sum=8e4, sum_over_live=8.0)])) == 1
+    assert memory.judge([made("small", live=1e4, sum=7e4, scratch=0)]) == []
+    assert len(memory.judge([made("larger", live=1e4, sum=8e4, scratch=0)])) == 1
+    assert memory.judge([made("scratch", sum=4e6, scratch=1e6, sum_over_live=4 / 3)]) == []
+    assert len(memory.judge([made("more", sum=4e6, scratch=0.5e6, sum_over_live=4 / 3)])) == 1
     assert_expected_inline(
         wrapped("\n".join(memory.judge([BAD, LARGE]))),
         """\
@@ -101,10 +103,10 @@ def test_text() -> None:
     assert_expected_inline(
         wrapped(memory.text_of([made("good"), LARGE])),
         """\
-MB     naive  eager  live  arena  /bound  outside   sum  /live  /eager  slotted
------  -----  -----  ----  -----  ------  -------  ----  -----  ------  -------
-good    9.00   4.00  3.00   2.00    1.00     1.00  3.00   1.00    0.75      95%
-large   9.00   4.00  3.00   2.00    1.00     1.00  5.00   1.67    0.75      70%
+MB     naive  eager  live  arena  /bound  outside  scratch   sum  /live  /eager  slotted
+-----  -----  -----  ----  -----  ------  -------  -------  ----  -----  ------  -------
+good    9.00   4.00  3.00   2.00    1.00     1.00     0.10  3.00   1.00    0.75      95%
+large   9.00   4.00  3.00   2.00    1.00     1.00     0.10  5.00   1.67    0.75      70%
 large: 25% is made anew by operators without an out= form; 5% stays until the next replay; 1.000
 MB copies of feeds; 0.800 MB results that are given away or cannot be written into slots""",
     )
