@@ -3,8 +3,8 @@
 ``aten::convolution`` has no form that writes into a given tensor, and brings its weight into that order anew
 for every call. What torch computes by oneDNN becomes two calls, ``zero_`` and oneDNN's sum in place on the
 packed weight; what it computes as a product with unfolded windows becomes the call behind it. Both give the
-same bits as the convolution: measured on the 224 shapes that oneDNN computes of the zoo's models, and tried once
-for each packed weight. Where torch chooses oneDNN follows from shapes, dtype and the number of threads.
+same bits as the convolution: measured on the 224 shapes that oneDNN computes of the zoo's models, and tried
+once for each packed weight. Where torch chooses oneDNN follows from shapes, dtype and the number of threads.
 """
 
 from __future__ import annotations
