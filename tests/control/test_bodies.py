@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from control.bodylab import CHOICE, STEADY, body_states, chosen, fed, long, looped, plans
+from bodylab import CHOICE, STEADY, body_states, chosen, fed, long, looped, plans
 from runtime.capturelab import agree, counted, pair, same, session_on
 from textmodel import declare, operator
 

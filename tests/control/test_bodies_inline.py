@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from control.bodylab import body_entries, fed, long, looped
+from bodylab import body_entries, fed, long, looped
 from runtime.capturelab import agree, counted, pair
 
 import torch_ort_session as tos

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from control.bodylab import CHOICE, STEADY, chosen, fed, long, looped, plans
+from bodylab import CHOICE, STEADY, chosen, fed, long, looped, plans
 from expecttest import assert_expected_inline
 from runtime.capturelab import agree, counted, pair, same, session_on, warmed
 from textmodel import wrapped

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from control.bodylab import long, plans
+from bodylab import long, plans
 from runtime.capturelab import Failing, counted, injected, refusal, session_on
 
 import torch_ort_session as tos

@@ -11,7 +11,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from control.bodylab import CHOICE, STEADY, body_entries, body_states, chosen, fed, long, looped
+from bodylab import CHOICE, STEADY, body_entries, body_states, chosen, fed, long, looped
 from runtime.capturelab import Failing, agree, counted, injected, pair, refusal, same, session_on
 from textmodel import declare, operator
 

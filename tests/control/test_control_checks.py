@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from control.bodylab import fed, long, looped
+from bodylab import fed, long, looped
 from expecttest import assert_expected_inline
 from runtime.capturelab import agree, counted, pair
 from textmodel import load, message

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from control.bodylab import CHOICE, STEADY, chosen, fed, long, looped
+from bodylab import CHOICE, STEADY, chosen, fed, long, looped
 from fake_session import FakeTorch
 from runtime.capturelab import agree, counted, same
 from textmodel import model
