@@ -19,7 +19,7 @@ from torch_ort_session.runtime.bound import Bound
 from torch_ort_session.runtime.changes import not_replayed
 from torch_ort_session.runtime.delivery import Delivery, Owned
 from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.modes import RunModes, stepwise
 from torch_ort_session.runtime.recipients import Recipients
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.tickets import Submission
@@ -364,8 +364,10 @@ class Binding:
     def _off(self) -> DeclineReport | None:
         if self._session.options.capture == "off":
             return DeclineReport.of(Reason.OFF, "capture is off in the session's options")
-        if watched():
-            return DeclineReport.of(Reason.OFF, "a mode or transform of the caller's has to see every call")
+        if stepwise():
+            return DeclineReport.of(
+                Reason.OFF, "a mode, transform or forward gradient of the caller's needs every call"
+            )
         return None
 
     def _attach(self, new: Bound, length: int) -> None:

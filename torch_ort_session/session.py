@@ -34,7 +34,7 @@ from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.forks import put_right
 from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
-from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.modes import RunModes, stepwise
 from torch_ort_session.runtime.nested import enter
 from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.padded import PaddedRun, as_run, completed
@@ -298,7 +298,7 @@ class Session:
         with padded, modes, submission(program, self._machine):
             if grad:
                 return run_eagerly(program, feeds.recordable(fed), self._device)
-            if self._options.capture == "off" or watched():
+            if self._options.capture == "off" or stepwise():
                 return run_eagerly(program, fed, self._device)
             return padded.run(program, keys, failed)
 

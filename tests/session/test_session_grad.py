@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import torch
 from textmodel import load
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_ort_session.errors import DeviceIndexError
 
 X = torch.tensor([[0.5, -1.0, 2.0], [3.0, 0.25, -0.5]])
 TEXT = (
@@ -153,3 +156,29 @@ def test_a_dispatch_mode_of_the_caller_sees_every_call() -> None:
         session(x)
         session(x)
     assert mode.calls == 6
+
+
+def test_forward_mode_gradients_are_never_lost_in_a_replay() -> None:
+    session = load("g (float[n] x) => (float[n] y) { t = Tanh(x) y = Mul(t, x) }")
+    x = torch.randn(3)
+    t = torch.tanh(x)
+    for dual in (True, True, True, True, False, False, False, False, True, True, False):
+        with forward_ad.dual_level():
+            given = forward_ad.make_dual(x, torch.full((3,), 2.0)) if dual else None
+            if given is not None:
+                primal, tangent = forward_ad.unpack_dual(session(given))
+                torch.testing.assert_close(primal, t * x)
+                torch.testing.assert_close(tangent, 2 * ((1 - t * t) * x + t))
+        if given is None:
+            torch.testing.assert_close(session(x), t * x)
+    stats = session.stats()
+    # Nothing was recorded, replayed or blamed for a recording while gradients flowed.
+    assert (stats["captures"], stats["quarantined operators"], stats["replays"]) == (1, 0, 2)
+
+
+def test_bad_indices_are_told_while_gradients_flow_forward() -> None:
+    session = load(TEXT)
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(X, torch.ones_like(X))
+        with pytest.raises(DeviceIndexError):
+            session({"x": x, "w": torch.randn(3, 4), "i": torch.tensor([7])})

@@ -17,7 +17,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.steps import NOTHING
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.handover import Handover, clones
-from torch_ort_session.runtime.modes import watched
+from torch_ort_session.runtime.modes import stepwise
 from torch_ort_session.runtime.recording import Recording
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def at_once(
         return None
     if not known.usual if outputs is None else known.outputs != outputs:
         return None
-    if len(feed) != len(known.rows) or torch.is_inference_mode_enabled() or watched():
+    if len(feed) != len(known.rows) or torch.is_inference_mode_enabled() or stepwise():
         return None
     values = []
     for name, dtype, shape, kind, number in known.rows:

@@ -14,7 +14,7 @@ from torch_ort_session.plan.steps import BodySteps, Steps
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.execute import Program, Values
-from torch_ort_session.runtime.modes import watched
+from torch_ort_session.runtime.modes import stepwise
 from torch_ort_session.runtime.policy import Entry, Policy
 from torch_ort_session.runtime.recording import Recording
 from torch_ort_session.runtime.results import storage_ids
@@ -48,7 +48,7 @@ class Door:
     def enter(self, body: BodySteps, program: Program, outer: Values) -> Body | None:
         """What runs the body; None where it runs step by step: see :class:`~.plan.steps.BodyRuns`."""
         machine = None if self.machine is None else self.machine()
-        if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or watched():
+        if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or stepwise():
             return None
         plan = machine.bodies.plan(body, program, machine.device)
         return (

@@ -6,6 +6,7 @@ import contextlib
 from types import TracebackType
 
 import torch
+from torch.autograd import forward_ad
 
 _HOST = ("cpu",)
 # Small steps of a run on a device take place on the host.
@@ -69,6 +70,11 @@ class RunModes:
             torch._C._set_grad_enabled(self.before)
         if self.stack is not None:
             self.stack.__exit__(kind, error, trace)
+
+
+def stepwise() -> bool:
+    """Whether a run has to be made step by step: somebody watches, or gradients flow forward through it."""
+    return forward_ad._current_level >= 0 or watched()
 
 
 def watched() -> bool:
