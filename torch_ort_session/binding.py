@@ -11,20 +11,22 @@ import torch
 
 from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.report import DeclineReport
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.attach import bind_input, bind_output, bind_state, fitting
+from torch_ort_session.runtime.attach import bind_input, bind_output, bind_state, check_name, fitting
 from torch_ort_session.runtime.attached import Attached, Prepared, Snapshot
 from torch_ort_session.runtime.bound import Bound
 from torch_ort_session.runtime.changes import not_replayed
 from torch_ort_session.runtime.delivery import Delivery, Owned
 from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.modes import RunModes, stepwise
+from torch_ort_session.runtime.modes import RunModes
+from torch_ort_session.runtime.overlap import overlap
 from torch_ort_session.runtime.recipients import Recipients
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.tickets import Submission
 from torch_ort_session.runtime.tracing import watch_program
-from torch_ort_session.runtime.unbound import undelivered
+from torch_ort_session.runtime.turns import Turn
+from torch_ort_session.runtime.unbound import switched_off, undelivered
 
 if TYPE_CHECKING:
     from torch_ort_session.session import Session
@@ -160,6 +162,7 @@ class Binding:
             InputError: It is no state with a capacity_dim, or does not hold so many.
         """
         with self._session._lock:
+            self._ready()
             self._recipients.settle()
             self._attached.set_length(self._attached.growing(name), length)
 
@@ -265,6 +268,7 @@ class Binding:
             DeviceValidationError: The run that made it met bad data, and this output was not read since.
         """
         with self._session._lock:
+            self._ready()
             bound = self._attached.find(name, output=True)
             self._recipients.look((name if bound is None else bound.target,))
             if bound is not None:
@@ -285,6 +289,7 @@ class Binding:
             InputError: Nothing is bound to the name, or the value does not fit. Nothing was written.
         """
         with self._session._lock:
+            self._ready()
             bound = self._attached.find(name)
             if bound is None:
                 raise self._attached.unknown(name, "bound")
@@ -292,13 +297,14 @@ class Binding:
             with RunModes(self._session.device, False, None):
                 tensor = fitting(self._session.graph, bound, value)
                 place, part, after = bound.room(tensor, 0)
-                place.copy_(part)
+                place.copy_(part.clone() if overlap(place, part) else part)
             if bound.capacity_dim is not None:
                 self._attached.set_length(bound, after)
 
     def snapshot(self) -> Snapshot:
         """Copies of every state's valid part, and the lengths."""
         with self._session._lock, RunModes(self._session.device, False, None):
+            self._ready()
             self._recipients.look(bound.target for bound in self._attached if bound.role == "state")
             return self._attached.snapshot()
 
@@ -309,6 +315,7 @@ class Binding:
             InputError: The states are not those of the snapshot. Nothing was written.
         """
         with self._session._lock, RunModes(self._session.device, False, None):
+            self._ready()
             self._recipients.settle()
             self._attached.restore(snapshot)
 
@@ -323,7 +330,7 @@ class Binding:
 
     def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
         tracer = self._machine.tracer
-        with self._session._lock:
+        with Turn(self._session._lock, "a run of a binding"):
             if not tracer.watching():
                 return self._made(feed, act)
             with tracer.run("binding", self._machine.policy.counters):
@@ -353,22 +360,10 @@ class Binding:
             self._machine.policy.counters[counters.DELIVERED] += nbytes
             return []
 
-        return Delivery(ready.form, frozenset(ready.views), deliver, self._undo())
-
-    def _undo(self) -> Callable[[], None]:
-        if not self._in_place:
-            return lambda: None
-        before = self._attached.snapshot()
-        return lambda: self._attached.restore(before)
+        return Delivery(ready.form, frozenset(ready.views), deliver, self._attached.undo(self._in_place))
 
     def _off(self) -> DeclineReport | None:
-        if self._session.options.capture == "off":
-            return DeclineReport.of(Reason.OFF, "capture is off in the session's options")
-        if stepwise():
-            return DeclineReport.of(
-                Reason.OFF, "a mode, transform or forward gradient of the caller's needs every call"
-            )
-        return None
+        return switched_off(self._session.options.capture)
 
     def _attach(self, new: Bound, length: int) -> None:
         self._attached.check(new)
@@ -394,8 +389,9 @@ class Binding:
         self._machine.policy.release()
 
     def _device_of(self, name: str) -> torch.device:
-        host = self._program()[0].steps.host_inputs
-        return torch.device("cpu") if name in host else self._session.device
+        check_name(name)
+        on_host = name in self._program()[0].steps.host_inputs
+        return torch.device("cpu") if on_host else self._session.device
 
     def _program(self) -> tuple[Program, tuple[str, ...]]:
         names = tuple([info.name for info in self._session.graph.outputs])

@@ -131,15 +131,27 @@ def check_apart(new: Bound, others: Iterable[Bound]) -> None:
             )
 
 
+def check_name(name: object) -> None:
+    """Refuse a name that is no text.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not isinstance(name, str):
+        kind = type(name).__name__
+        raise InputError(f"a name is a text, not the {kind} {name!r}", got=kind, expected="a text")
+
+
 def _find(infos: Iterable[ValueInfo], name: str, kind: str) -> ValueInfo:
+    check_name(name)
     known = {info.name: info for info in infos}
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(str(name), list(known), n=1)
+    close = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     listed = ", ".join(map(repr, known)) or "none"
     text = f"the model has no {kind} {name!r}{hint} (its {kind}s: {listed})"
-    raise InputError(text, name=str(name), got=str(name), expected=listed)
+    raise InputError(text, name=name, got=name, expected=listed)
 
 
 def _tensor_type(info: ValueInfo) -> TensorType | None:
@@ -161,6 +173,12 @@ def _plain(role: str, name: str, info: ValueInfo, tensor: object, device: torch.
         text = f"{label}: got a value of type {got}; bind a torch tensor: a copy would not be what you hold"
         raise InputError(text, name=name, expected="a torch tensor", got=got)
     intercepts = type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        text = (
+            f"{label}: bind a plain dense tensor, not one that a function transform is under way on (vmap, "
+            "grad, jvp)"
+        )
+        raise InputError(text, name=name, expected="a dense tensor")
     if tensor.layout != torch.strided or tensor.is_nested or tensor.is_quantized or intercepts:
         got = type(tensor).__name__ if intercepts else f"a {tensor.layout} tensor"
         text = f"{label}: bind a plain dense tensor, not {got}"
@@ -176,7 +194,23 @@ def _plain(role: str, name: str, info: ValueInfo, tensor: object, device: torch.
     if tensor.is_inference() and role != "input":
         text = f"{label}: the tensor was made in inference mode and cannot be written outside of it"
         raise InputError(text, name=name)
+    _check_there(label, name, tensor)
     return tensor
+
+
+def _check_there(label: str, name: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose storage was made smaller than it: to touch it would end the process."""
+    if not tensor.numel():
+        return
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    needed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    there = tensor.untyped_storage().nbytes()
+    if there < needed:
+        text = (
+            f"{label}: the tensor needs {needed} bytes of its storage, which has {there}: its memory was "
+            "freed or made smaller; bind a tensor that has its memory"
+        )
+        raise InputError(text, name=name, got=str(there), expected=str(needed))
 
 
 def _check_type(label: str, info: ValueInfo, dtype: torch.dtype, shape: tuple[int, ...]) -> None:

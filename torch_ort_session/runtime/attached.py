@@ -10,7 +10,7 @@ import torch
 
 from torch_ort_session.errors import InputError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.runtime.attach import check_apart, is_count
+from torch_ort_session.runtime.attach import check_apart, check_name, is_count
 from torch_ort_session.runtime.bound import Bound, marks_of, told
 from torch_ort_session.runtime.delivery import Owned, write
 from torch_ort_session.runtime.signature import BoundForm
@@ -140,7 +140,12 @@ class Attached:
         return intake({**feed, **ready.views})
 
     def find(self, name: str, *, output: bool = False) -> Bound | None:
-        """What has a name; where an input and an output have it, the one or the other."""
+        """What has a name; where an input and an output have it, the one or the other.
+
+        Raises:
+            InputError: It is no text.
+        """
+        check_name(name)
         sources = {bound.source: bound for bound in self if bound.source}
         targets = {bound.target: bound for bound in self if bound.target}
         first, second = (targets, sources) if output else (sources, targets)
@@ -242,6 +247,9 @@ class Attached:
         Raises:
             InputError: The states are not those of the snapshot. Nothing was written.
         """
+        if not isinstance(snapshot, Snapshot):
+            kind = type(snapshot).__name__
+            raise InputError(f"restore() takes what snapshot() gave, not a {kind}", got=kind)
         states = {bound.name: bound for bound in self if bound.role == "state"}
         if set(states) != set(snapshot.states):
             was, now = (", ".join(sorted(names)) or "none" for names in (snapshot.states, states))
@@ -252,10 +260,17 @@ class Attached:
             if bound.capacity_dim is not None:
                 self.set_length(bound, after)
 
+    def undo(self, in_place: bool) -> Callable[[], None]:
+        """What takes back a run: nothing, unless steps write states in place."""
+        if not in_place:
+            return lambda: None
+        before = self.snapshot()
+        return lambda: self.restore(before)
+
     def unknown(self, name: str, what: str) -> InputError:
         """An error that says what there is."""
         known = ", ".join(repr(n) for bound in self for n in dict.fromkeys(bound.key) if n) or "nothing"
-        return InputError(f"{name!r} is not {what}; bound are: {known}", name=str(name), expected=known)
+        return InputError(f"{name!r} is not {what}; bound are: {known}", name=name, expected=known)
 
     def __str__(self) -> str:
         lines = []

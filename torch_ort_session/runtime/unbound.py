@@ -1,4 +1,4 @@
-"""Outputs that a binding's capture has nowhere to leave: it promises that a replay writes bound tensors."""
+"""Why a binding captures nothing: it is off, or a replay would leave nothing in bound tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from collections.abc import Collection, Iterator
 
 from torch_ort_session.ir.graph import Graph, ValueInfo
 from torch_ort_session.ir.types import Dim, SequenceType, TensorType, describe
+from torch_ort_session.options import Capture
 from torch_ort_session.plan.report import Decline, DeclineReport, Reason
+from torch_ort_session.runtime.modes import stepwise
+
+
+def switched_off(capture: Capture) -> DeclineReport | None:
+    """Why no run is captured or replayed now; None when runs may be."""
+    if capture == "off":
+        return DeclineReport.of(Reason.OFF, "capture is off in the session's options")
+    if stepwise():
+        return DeclineReport.of(
+            Reason.OFF, "a mode, transform or forward gradient of the caller's needs every call"
+        )
+    return None
 
 
 def undelivered(graph: Graph, targets: Collection[str]) -> DeclineReport | None:
