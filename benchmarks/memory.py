@@ -20,7 +20,7 @@ as that lasts, in `arena` where they lie, and in `outside` where they do not.
 windows of a convolution that BLAS multiplies. It is a part of `outside` and of `sum`; no plan can place it.
 
 `--check` exits with 1 when an arena is above 1.05 x its bound, or a sum, that scratch left out, above 1.15 x
-the live bytes and more than 64 KiB above them: for models of some kilobytes the blocks of 256 bytes and the
+the live bytes and more than 128 KiB above them: for models of some kilobytes the blocks of 256 bytes and the
 result of a seam beside its copy decide the ratio, whatever the plan. Rows above 1.15 say what they consist
 of, and those in which less than 90% is slotted where the rest lies.
 """
@@ -45,7 +45,7 @@ from torch_ort_session.runtime.capture import Captured
 
 ARENA_BOUND = 1.05
 SUM_BOUND = 1.15
-FLOOR = 1 << 16
+FLOOR = 1 << 17
 SHARE = 0.9
 
 Row = dict[str, Any]

@@ -42,7 +42,8 @@ def convolved(session: tos.Session) -> bool:
     (stage,) = entry.captured.stages
     assert isinstance(stage.recording, TapeRecording)
     tape = stage.recording._tape
-    return "aten::convolution" in [tape.name(place) for place in range(len(tape))]
+    names = {tape.name(place) for place in range(len(tape))}
+    return not names.isdisjoint(("aten::convolution", "mkldnn::_convolution_pointwise"))
 
 
 # The input's shape, the weight's, attributes, and whether the weight is packed.
@@ -126,8 +127,8 @@ def test_m22_captures_share_packed_weights_and_release_them() -> None:
 
 @pytest.mark.parametrize(
     "name, lacking",
-    [("_has_sum", lambda: False), ("_backend", lambda full: ""), ("_same", lambda arguments, result: False)],
-    ids=["without the ops", "without the choice", "where bits differ"],
+    [("_has_sum", lambda: False), ("_same", lambda arguments, result: False)],
+    ids=["without the ops", "where bits differ"],
 )
 def test_else_the_convolution_itself_is_recorded(
     monkeypatch: pytest.MonkeyPatch, name: str, lacking: Any
@@ -146,6 +147,47 @@ def test_else_the_convolution_itself_is_recorded(
 def into(pack: Packing, x: Tensor, w: Tensor) -> list[packing.Call]:
     full = [x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1]
     return pack.into(full, torch.ops.aten.convolution(*full))
+
+
+def test_what_torch_computes_is_left_to_it_where_it_does_not_tell_how(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pack, x, w = Packing(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
+    with pack.admitting([w]):
+        assert into(pack, x, w)
+        monkeypatch.setattr(packing, "_backend", lambda full: "")
+        assert not into(pack, x, w)
+
+
+# The input's shape, the weight's, attributes.
+TRANSPOSED = {
+    "images": ((1, 8, 30, 20), (8, 16, 3, 3), "<strides = [2, 2], pads = [1, 1, 1, 1]>"),
+    "several": ((3, 8, 30, 20), (8, 16, 3, 3), "<strides = [2, 2], pads = [0, 0, 1, 1]>"),
+    "extended": ((1, 8, 30, 20), (8, 16, 3, 3), "<strides = [2, 2], output_padding = [1, 1]>"),
+    "lines": ((1, 32, 200), (32, 16, 12), "<strides = [6], pads = [3, 3]>"),
+    "depthwise lines": ((1, 512, 43), (512, 1, 3), "<strides = [2], group = 512>"),
+}
+
+
+@pytest.mark.parametrize("shape, weight, attributes", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_m13_transposed_convolutions_have_packed_weights(
+    shape: tuple[int, ...], weight: tuple[int, ...], attributes: str
+) -> None:
+    w = noise(*weight, seed=1)
+    text = (
+        f"g (float[{','.join(map(str, shape))}] x) => (float[{','.join('abcd'[: len(shape)])}] y)"
+        f" {{ p = Sigmoid(x) q = ConvTranspose {attributes} (p, w) y = Neg(q) }}"
+    )
+    proto = model(text, weights={"w": w})
+    eager = tos.load(proto, options=tos.Options(capture="off"))
+    session = tos.load(proto, options=tos.Options(capture="required"))
+    for seed in range(5):
+        feed = {"x": noise(*shape, seed=seed)}
+        (ours,), (theirs,) = session.run(None, feed), eager.run(None, feed)
+        assert torch.equal(ours, theirs)
+        torch.testing.assert_close(ours, eager(x=feed["x"].requires_grad_()).detach(), rtol=1e-5, atol=1e-5)
+    assert session.stats()["replays"] > 0
+    assert session.stats()[PACKED] == w.nbytes
 
 
 def test_only_weights_in_admitted_memory_are_packed() -> None:

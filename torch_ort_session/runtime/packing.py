@@ -20,8 +20,15 @@ from torch.utils.weak import TensorWeakRef
 Call: TypeAlias = tuple[str, str, list[Any]]
 """An op's qualified name, its overload, and arguments for its whole schema."""
 
+ONEDNN = "mkldnn::_convolution_pointwise"
+"""A convolution by oneDNN that was called by its name."""
+
 _INTO = "mkldnn::_convolution_pointwise_"
+TRANSPOSED = "mkldnn::_convolution_transpose_pointwise"
+"""A transposed one; it has no form that writes into a given tensor."""
+
 _UNFOLDED = "aten::_slow_conv2d_forward"
+_TRANSPOSED_WEIGHT = "_reorder_convolution_transpose_weight"
 _ONEDNN_ARGUMENTS = 13
 _LINES, _IMAGES = 3, 4
 
@@ -92,8 +99,23 @@ class Packing:
         backend = _backend(full)
         if backend == "Slow2d" and groups == 1:
             return [(_UNFOLDED, "output", [x, w, list(w.shape[2:]), b, strides, pads, result])]
+        if backend != "Mkldnn":
+            return []
+        return self.summed([x, w, b, pads, strides, dilations, groups], result)
+
+    def summed(self, full: Sequence[Any], result: torch.Tensor) -> list[Call]:
+        """The calls that write what oneDNN's convolution gave into its result.
+
+        Args:
+            full: Arguments of ``mkldnn::_convolution_pointwise``, the last three at their defaults.
+            result: What it gave: a tensor of its own.
+
+        Returns:
+            The calls in order; none where there are no such calls.
+        """
+        x, w, b, pads, strides, dilations, groups = full[:7]
         turned = result.is_contiguous(memory_format=torch.channels_last)
-        if backend != "Mkldnn" or not turned or _storage(w) not in self._constants or not _has_sum():
+        if not turned or _storage(w) not in self._constants or not _has_sum():
             return []
         geometry = _Geometry(tuple(pads), tuple(strides), tuple(dilations), groups, tuple(x.shape))
         packed = self._packed(w, geometry)
@@ -104,6 +126,28 @@ class Packing:
                 return []
             self._keep(w, geometry, packed)
         return [("aten::zero_", "", [result]), (_INTO, "binary", _sum(result, x, packed, b, geometry))]
+
+    def transposed(self, full: Sequence[Any], result: torch.Tensor) -> list[Any]:
+        """The arguments of a transposed convolution by oneDNN, with its weight packed where that can be.
+
+        Args:
+            full: All arguments of ``mkldnn::_convolution_transpose_pointwise``.
+            result: What it gave.
+        """
+        x, w, _, pads, extra, strides, dilations, groups = full[:8]
+        if _storage(w) not in self._constants or not hasattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT):
+            return list(full)
+        ends = (*pads, *extra)
+        geometry = _Geometry(ends, tuple(strides), tuple(dilations), groups, tuple(x.shape))
+        packed = self._packed(w, geometry)
+        if packed is None:
+            pack = getattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT)
+            packed = pack(w, pads, extra, strides, dilations, groups, list(x.shape))
+            given = torch.ops.mkldnn._convolution_transpose_pointwise(x, packed, *full[2:])
+            if not torch.equal(given, result) or given.stride() != result.stride():
+                return list(full)
+            self._keep(w, geometry, packed)
+        return [x, packed, *full[2:]]
 
     def _packed(self, w: torch.Tensor, geometry: _Geometry) -> torch.Tensor | None:
         entry = self._entries.get((*_place(w), geometry))

@@ -17,7 +17,7 @@ from torch_ort_session.runtime.facts import OpFacts, facts_of
 from torch_ort_session.runtime.heirs import Heir, alike
 from torch_ort_session.runtime.layout import Notes
 from torch_ort_session.runtime.nativetape import NativeModule, NativeTape
-from torch_ort_session.runtime.packing import Packing
+from torch_ort_session.runtime.packing import ONEDNN, TRANSPOSED, Packing
 from torch_ort_session.runtime.recording import Refused
 from torch_ort_session.runtime.rewrites import Call, rewritten
 from torch_ort_session.runtime.scratch import scratch_of
@@ -251,6 +251,10 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         calls: Sequence[Call] = ()
         if name == "aten::convolution":
             calls = self.packing.into(full, results[0])
+        elif name == ONEDNN:
+            calls = self.packing.summed(full, results[0])
+        elif name == TRANSPOSED:
+            full = self.packing.transposed(full, results[0])
         elif fresh:
             calls = rewritten(facts.name, full, results)
         lazy = (

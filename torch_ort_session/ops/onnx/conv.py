@@ -12,6 +12,7 @@ from torch_ort_session.ops._helpers.layout import (
     convolution,
     is_channels_last,
     is_channels_last_1d,
+    transposed_convolution,
     turned,
     turned_back,
 )
@@ -115,9 +116,9 @@ def conv_transpose(
         return _tiled(x, w, b)
     fits = [more < max(step, gap) for more, step, gap in zip(extra, strides, dilations, strict=True)]
     if begin == end and min(begin, default=0) >= 0 and all(fits):
-        return torch.convolution(x, w, b, strides, begin, dilations, True, extra, group)
+        return transposed_convolution(x, w, b, strides, begin, dilations, extra, group)
     # torch cuts both ends alike and bounds the extra size, so the rest is cut (or grown by zeros) here.
-    y = torch.convolution(x, w, None, strides, [0] * rank, dilations, True, [0] * rank, group)
+    y = transposed_convolution(x, w, None, strides, [0] * rank, dilations, [0] * rank, group)
     y = pad_spatial(
         y, [-size for size in begin], [more - size for more, size in zip(extra, end, strict=True)]
     )

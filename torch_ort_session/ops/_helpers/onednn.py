@@ -1,0 +1,104 @@
+"""Convolutions of images by oneDNN, whatever torch would choose.
+
+For small images, kernels of 1x1 and few threads torch takes a product with unfolded windows instead, which
+copies images that lie channels last, and whose windows take nine times the image for a 3x3 kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+
+def serves(x: Tensor, w: Tensor, b: Tensor | None) -> bool:
+    """Whether oneDNN may be called itself: for plain float32 tensors on the CPU that nobody differentiates.
+
+    Under tracing and function transforms torch's own convolution is called, which they know.
+    """
+    return (
+        not torch.is_grad_enabled()
+        and x.numel() > 0
+        and w.numel() > 0
+        and all(t is None or (type(t) is Tensor and t.dtype == torch.float32) for t in (x, w, b))
+        and not torch.compiler.is_compiling()
+        and not any(_wrapped(t) for t in (x, w, b) if t is not None)
+        and _has_convolution()
+        and torch._C._get_mkldnn_enabled()
+    )
+
+
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    strides: list[int],
+    pads: list[int],
+    dilations: list[int],
+    groups: int,
+) -> Tensor:
+    """A convolution of images that lie channels last.
+
+    Args:
+        x: [N, C, H, W] in float32.
+        w: [M, C / groups, K1, K2].
+        b: [M].
+        strides: Stride by axis.
+        pads: Zeros on both ends of each axis.
+        dilations: Dilation by axis.
+        groups: Number of channel groups.
+
+    Returns:
+        [N, M, O1, O2], channels last.
+    """
+    made: Tensor = torch.ops.mkldnn._convolution_pointwise(
+        x, w, b, pads, strides, dilations, groups, "none", [], ""
+    )
+    return made
+
+
+def transposed(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    strides: list[int],
+    pads: list[int],
+    dilations: list[int],
+    extra: list[int],
+    groups: int,
+) -> Tensor:
+    """A transposed convolution of images that lie channels last.
+
+    Args:
+        x: [N, C, H, W] in float32.
+        w: [C, M / groups, K1, K2].
+        b: [M].
+        strides: Stride by axis.
+        pads: What is cut off both ends of each axis.
+        dilations: Dilation by axis.
+        extra: Elements added at the end of each axis.
+        groups: Number of channel groups.
+
+    Returns:
+        [N, M, O1, O2], channels last.
+    """
+    made: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
+        x, w, b, pads, extra, strides, dilations, groups, "none", [], ""
+    )
+    return made
+
+
+def _wrapped(tensor: Tensor) -> bool:
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+@functools.cache
+def _has_convolution() -> bool:
+    """Whether this torch has the ops, with the arguments that they are given here."""
+    try:
+        forward = torch.ops.mkldnn._convolution_pointwise.default
+        backward = torch.ops.mkldnn._convolution_transpose_pointwise.default
+        return [len(op._schema.arguments) for op in (forward, backward)] == [10, 11]
+    except (AttributeError, RuntimeError):
+        return False
