@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 Capture = Literal["auto", "off", "required"]
@@ -37,6 +37,14 @@ class Limits:
     message_bytes: int = (1 << 31) - 1
     hard_links: bool = False
 
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if limit.name == "hard_links":
+                _flag(limit.name, value)
+            else:
+                _size(limit.name, value)
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
@@ -68,12 +76,19 @@ class Bucket:
         sizes = _sizes(f"sizes of {self.symbol!r}", self.sizes)
         if not sizes or sizes[0] < 1 or sorted(set(sizes)) != list(sizes):
             raise ValueError(f"sizes of {self.symbol!r} must be positive and rise, got {self.sizes!r}")
+        _mapping(f"pad of {self.symbol!r}", self.pad, "inputs", "numbers")
+        _mapping(f"results of {self.symbol!r}", self.results, "outputs", "dims")
+        if self.mask is not None and not isinstance(self.mask, str):
+            raise TypeError(f"mask of {self.symbol!r} is the name of an input, got {self.mask!r}")
         for name, value in self.pad.items():
             if not isinstance(value, int | float):
                 raise TypeError(f"the padding of {name!r} must be a number, got {value!r}")
         if self.mask in self.pad:
             raise ValueError(f"{self.mask!r} is the mask: it is padded with 0, and has no padding of its own")
         results = {name: _sizes(f"dims of result {name!r}", dims) for name, dims in self.results.items()}
+        for name, dims in results.items():
+            if len(set(dims)) < len(dims):
+                raise ValueError(f"dims of result {name!r} are given twice: {dims}")
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "pad", dict(self.pad))
         object.__setattr__(self, "results", results)
@@ -128,6 +143,9 @@ class Options:
                 raise TypeError(f"{name} must be an int, got {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        _flag("verify", self.verify)
+        if not isinstance(self.limits, Limits):
+            raise TypeError(f"limits is a torch_ort_session.Limits record, got {self.limits!r}")
         if self.capture_only is not None:
             object.__setattr__(self, "capture_only", _allowed(self.capture_only))
         object.__setattr__(self, "buckets", _buckets(self.buckets))
@@ -163,6 +181,19 @@ def _buckets(buckets: Any) -> tuple[Bucket, ...]:
         if symbols.count(symbol) > 1:
             raise ValueError(f"{symbol!r} has two buckets; one holds all of its sizes")
     return listed
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def _mapping(what: str, value: Any, keys: str, values: str) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} maps {keys} to {values}, got {value!r}")
+    for key in value:
+        if not isinstance(key, str):
+            raise TypeError(f"{what} names {keys} by text, got {key!r}")
 
 
 def _sizes(what: str, values: Any) -> tuple[int, ...]:

@@ -54,14 +54,15 @@ def read(source: ModelSource, base_dir: str | os.PathLike[str] | None, limits: L
     """
     folders: tuple[str, ...] = ()
     if base_dir is not None:
-        folders = folders_of(os.path.join(_path(base_dir), "model"))
+        folder = _path(base_dir, "base_dir is the path of a folder")
+        folders = folders_of(os.path.join(folder, "model"))
     if isinstance(source, onnx.ModelProto):
         return Parsed(source, Storage(limits, folders), "<proto>")
     if isinstance(source, bytes | bytearray | memoryview):
         view = memoryview(source).cast("B")
         proto, cuts = _parse(view, "model bytes", limits)
         return Parsed(proto, Storage(limits, folders, cuts, view), "<bytes>")
-    path = _path(source)
+    path = _path(source, "a model is a path, bytes or an onnx.ModelProto")
     place = f"file {path!r}"
     file = open_file(path, place, limit=limits.file_bytes)
     try:
@@ -72,13 +73,11 @@ def read(source: ModelSource, base_dir: str | os.PathLike[str] | None, limits: L
         raise
 
 
-def _path(value: object) -> str:
+def _path(value: object, wanted: str) -> str:
     try:
         return os.fsdecode(os.fspath(value))  # type: ignore[call-overload]
     except TypeError:
-        raise TypeError(
-            f"a model is a path, bytes or an onnx.ModelProto, not {type(value).__name__}"
-        ) from None
+        raise TypeError(f"{wanted}, not {type(value).__name__}") from None
 
 
 def _parse_file(file: MappedFile, place: str, limits: Limits) -> tuple[onnx.ModelProto, Cuts]:

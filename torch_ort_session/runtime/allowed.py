@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from torch_ort_session.errors import InputError
 from torch_ort_session.ir.ports import Port
+from torch_ort_session.ir.types import describe
 from torch_ort_session.ops.kernel import Value
 
 Place: TypeAlias = tuple[str, int]
@@ -62,6 +63,14 @@ def allowed(
     used: dict[str, tuple[Place, ...]] = {}
     for entry in entries:
         for name, wanted in entry.items():
+            if isinstance(wanted, int) and name in ports and name not in known:
+                raise _mixed_up(
+                    name,
+                    f"is an input, {describe(ports[name].type)}: it is given all of its dims, as a tuple",
+                )
+            if not isinstance(wanted, int) and name in known and name not in ports:
+                advice = "is given one size, as an int; for several sizes write several entries"
+                raise _mixed_up(name, f"is a symbolic dim and {advice}")
             if isinstance(wanted, int):
                 used[name] = places(name, known, "capture_only")
             elif name not in ports:
@@ -115,6 +124,10 @@ def unknown(option: str, what: str, name: str, known: Iterable[str]) -> InputErr
         got=name,
         expected=shown,
     )
+
+
+def _mixed_up(name: str, what: str) -> InputError:
+    return InputError(f"capture_only: {name!r} {what}", name=name)
 
 
 def _check_dims(port: Port, wanted: tuple[int, ...]) -> None:

@@ -60,8 +60,11 @@ class Intake:
             One value for each name that was fed, in the model's order.
 
         Raises:
-            InputError: A name is unknown or missing, or a value does not fit.
+            InputError: It is no mapping, a name is unknown or missing, or a value does not fit.
         """
+        if type(feed) is not dict and not isinstance(feed, Mapping):
+            kind = type(feed).__name__
+            raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
         fed = self._known(feed)
         if fed is None:
             fed = convert_all(self._infos, self._defaults, feed, self._device, self._on_host)
