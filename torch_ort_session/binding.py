@@ -25,7 +25,6 @@ from torch_ort_session.runtime.recipients import Recipients
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.tickets import Submission
 from torch_ort_session.runtime.tracing import watch_program
-from torch_ort_session.runtime.turns import Turn
 from torch_ort_session.runtime.unbound import switched_off, undelivered
 
 if TYPE_CHECKING:
@@ -330,7 +329,7 @@ class Binding:
 
     def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
         tracer = self._machine.tracer
-        with Turn(self._session._lock, "a run of a binding"):
+        with self._session._lock:
             if not tracer.watching():
                 return self._made(feed, act)
             with tracer.run("binding", self._machine.policy.counters):
