@@ -329,7 +329,7 @@ class Binding:
 
     def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
         tracer = self._machine.tracer
-        with self._session._lock:
+        with self._session._lock, self._machine.turns.alone("a run of a binding"):
             if not tracer.watching():
                 return self._made(feed, act)
             with tracer.run("binding", self._machine.policy.counters):

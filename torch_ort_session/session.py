@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ort_session.errors import InputError
-from torch_ort_session.ir.graph import Graph, Model, Node
+from torch_ort_session.ir.graph import Graph, Model
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.ports import Port, port_of
-from torch_ort_session.ir.text import byte_size
+from torch_ort_session.ir.text import byte_size, weight_bytes
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.explain import explain
@@ -86,7 +86,6 @@ class Session:
         self._machine = Machine(
             graph=self._model.graph,
             build=builder(device, self._weights, self._validation, bodies.door),
-            device=device,
             policy=Policy(rules, {}),
             recorder=recorders(
                 rules.ready, functools.partial(_recorder, device, options.verify, arena.packing)
@@ -207,7 +206,7 @@ class Session:
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         names = self._names() if output_names is None else wanted_names(output_names)
-        with self._lock:
+        with self._lock, self._machine.turns.alone("a plan"):
             program, keys, intake = self._program(names)
             fed = as_run(self._machine, names, intake(completed(self._machine, feed)))
             modes = RunModes(self._device, False, self._options.num_threads)
@@ -236,8 +235,11 @@ class Session:
             return backend_report(ready, self._options.capture, self.graph, policy.quarantined)
 
     def release_memory(self) -> None:
-        """Drop every capture and its memory; signatures warm up again."""
+        """Drop every capture and its memory, at the end of a run within one; signatures warm up again."""
         with self._lock:
+            if self._machine.turns.depth:
+                self._machine.turns.due = self.release_memory
+                return
             self._machine.policy.release()
             self._machine.memo.clear()
             self._machine.bodies.release()
@@ -277,13 +279,20 @@ class Session:
 
     def _run(self, wanted: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
-            tracer = self._machine.tracer
-            if not tracer.watching():
-                again = None if self._options.num_threads else at_once(self._machine, wanted, feed)
-                return again if isinstance(again, list) else self._perform(self._names(wanted), feed, again)
-            names = self._names(wanted)
-            with tracer.run(", ".join(names), self._machine.policy.counters):
-                return self._perform(names, feed)
+            turns, tracer = self._machine.turns, self._machine.tracer
+            turns.depth += 1
+            try:
+                if turns.depth > 1 or not tracer.watching():
+                    slow = turns.depth > 1 or self._options.num_threads
+                    again = None if slow else at_once(self._machine, wanted, feed)
+                    if isinstance(again, list):
+                        return again
+                    return self._perform(self._names(wanted), feed, again)
+                names = self._names(wanted)
+                with tracer.run(", ".join(names), self._machine.policy.counters):
+                    return self._perform(names, feed)
+            finally:
+                turns.end()
 
     def _perform(
         self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
@@ -298,7 +307,7 @@ class Session:
         with padded, modes, submission(program, self._machine):
             if grad:
                 return run_eagerly(program, feeds.recordable(fed), self._device)
-            if self._options.capture == "off" or stepwise():
+            if self._options.capture == "off" or stepwise() or self._machine.turns.depth > 1:
                 return run_eagerly(program, fed, self._device)
             return padded.run(program, keys, failed)
 
@@ -385,11 +394,3 @@ def _recorder(device: torch.device, poison: bool, packing: Packing) -> Recorder 
     """A recorder for one capture, or why there is none."""
     found = recorder_for(device, poison=poison, packing=packing)
     return found or unavailable(device) or "nothing can be recorded here"
-
-
-def weight_bytes(graph: Graph) -> int:
-    """Bytes of every weight, those of control-flow bodies included."""
-    inner: list[Node] = list(graph.all_nodes())
-    own = sum(weight.nbytes for weight in graph.initializers.values())
-    bodies = [body for node in inner for _, body in node.subgraphs()]
-    return own + sum(weight.nbytes for body in bodies for weight in body.initializers.values())

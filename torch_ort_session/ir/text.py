@@ -94,3 +94,11 @@ def _text(value: str) -> str:
 def _number(value: object) -> str:
     # Attributes are float32: six digits read better than the seventeen of the same value as a Python float.
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def weight_bytes(graph: Graph) -> int:
+    """Bytes of every weight, those of control-flow bodies included."""
+    inner: list[Node] = list(graph.all_nodes())
+    own = sum(weight.nbytes for weight in graph.initializers.values())
+    bodies = [body for node in inner for _, body in node.subgraphs()]
+    return own + sum(weight.nbytes for body in bodies for weight in body.initializers.values())

@@ -50,6 +50,8 @@ class Door:
         machine = None if self.machine is None else self.machine()
         if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or stepwise():
             return None
+        if machine.turns.depth > 1:
+            return None
         plan = machine.bodies.plan(body, program, machine.device)
         return (
             None

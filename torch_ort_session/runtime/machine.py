@@ -14,6 +14,7 @@ from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.memo import Memo
 from torch_ort_session.runtime.policy import Policy
 from torch_ort_session.runtime.recording import Recorder
+from torch_ort_session.runtime.turns import Turns
 from torch_ort_session.trace.tracer import Tracer
 
 
@@ -24,21 +25,20 @@ class Machine:
     Attributes:
         graph: The graph that runs.
         build: Makes a program of a graph and output names.
-        device: Where it runs.
         policy: Decides.
         recorder: Makes the recorder of a capture; a text says why there is none.
-        arena: Memory that captures share.
+        arena: Memory that captures share, on the device where they run.
         required: Whether a run that cannot be captured is an error.
         minimum: Launches from which on a segment is worth recording.
         verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
         tracer: Who watches.
         memo: What is kept of runs whose feeds grow.
         bodies: What is kept of control-flow bodies.
+        turns: Whether a run is under way.
     """
 
     graph: Graph
     build: Callable[[Graph, tuple[str, ...]], Program]
-    device: torch.device
     policy: Policy
     recorder: Callable[[], Recorder | str]
     arena: Arena
@@ -48,6 +48,12 @@ class Machine:
     tracer: Tracer = field(default_factory=Tracer)
     memo: Memo = field(default_factory=Memo)
     bodies: Bodies = field(default_factory=Bodies)
+    turns: Turns = field(default_factory=Turns)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.arena.device
 
     def __post_init__(self) -> None:
         self.bodies.serve(self)
@@ -56,7 +62,8 @@ class Machine:
         """The same, as before its first run."""
         policy = Policy(self.policy.rules, {})
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
-        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=bodies)
+        fresh = replace(self, policy=policy, arena=arena, bodies=bodies)
+        return replace(fresh, tracer=Tracer(), memo=Memo(), turns=Turns())
 
     def for_body(self, policy: Policy, depth: int) -> Machine:
         """What records and replays a control-flow body, which is watched and counted as one step.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,14 +132,48 @@ class Submission:
         return fault
 
 
-def submission(program: Program, machine: Machine | None) -> Submission | contextlib.nullcontext[None]:
+class Within:
+    """A run within another one, which uses the word under the ticket of that one, as a context.
+
+    Attributes:
+        word: The session's word.
+        before: Whether it was on.
+    """
+
+    __slots__ = ("before", "word")
+
+    def __init__(self, word: ValidationWord) -> None:
+        self.word = word
+        self.before = word.on
+
+    def __enter__(self) -> None:
+        self.before, self.word.on = self.word.on, True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End.
+
+        Raises:
+            DeviceValidationError: A kernel met bad data, in this run or in the other one so far.
+        """
+        self.word.on = self.before
+        fault = self.word.peek() if error is None else None
+        if fault is not None:
+            raise fault.error()
+
+
+def submission(program: Program, machine: Machine | None) -> AbstractContextManager[Submission | None]:
     """What a run is made in: nothing where none of its kernels looks at data, or nobody asks.
 
     Where a mode or transform of the caller's sees every call there is no word either: it may be of data that
     is not there.
     """
     word = program.validation
-    return _NOTHING if word is None or watched() else Submission(word, machine)
+    if word is None or watched():
+        return _NOTHING
+    inner = machine is not None and machine.turns.depth > 1 and word.ticket is not None
+    return Within(word) if inner else Submission(word, machine)
 
 
 _NOTHING: contextlib.nullcontext[None] = contextlib.nullcontext()
