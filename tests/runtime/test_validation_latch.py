@@ -11,10 +11,11 @@ import onnx
 import pytest
 import torch
 from binding.decoders import fixed, growing
+from expecttest import assert_expected_inline
 from onnx import TensorProto, helper
 from runtime.capturelab import counted, injected
 from runtime.test_validation import unreadable, word_of
-from textmodel import model
+from textmodel import message, model
 
 import torch_ort_session as tos
 from torch_ort_session.runtime.delivery import write
@@ -282,9 +283,39 @@ def test_m12_other_runs_wait_for_the_end_of_a_ticket() -> None:
     feed = {"token": torch.tensor([1]), "position": torch.tensor([1]), "past_k": torch.zeros(CAPACITY, WIDTH)}
     with one.binding.together():
         one.step(1, 1)
-        with pytest.raises(tos.DeviceValidationError, match="not asked yet"):
-            one.session.run(None, feed)
+        for call in (
+            lambda: one.session.run(None, feed),
+            lambda: one.session.bind().together().__enter__(),
+        ):
+            assert_expected_inline(
+                message(tos.DeviceValidationError, call),
+                """\
+whether the run before met bad data was not asked yet; runs of binding.together() are under way;
+make other runs of the session after its block, or with another session""",
+            )
+        one.step(2, 2)
     one.session.run(None, feed)
+
+
+@pytest.mark.parametrize("validate", ["run", "deferred"])
+def test_m12_check_in_between_is_told_and_leaves_the_ticket_to_the_runs(validate: str) -> None:
+    one = WRITERS["ScatterND"](validate)
+    with one.binding.together():
+        one.step(1, 1)
+        one.session.check()
+        one.step(2, 2)
+        one.session.check()
+    one.session.check()
+    before = one.state()
+    with pytest.raises(tos.DeviceIndexError), one.binding.together():
+        one.step(BAD, 3)
+        with pytest.raises(tos.DeviceIndexError):
+            one.session.check()
+        one.step(3, 3)
+        one.session.check()
+    same(one.state(), before)
+    one.step(3, 3)
+    one.session.check()
 
 
 def test_m12_where_nobody_validates_runs_together_are_runs() -> None:

@@ -11,6 +11,45 @@ from torch_ort_session.runtime.word import Fault
 if TYPE_CHECKING:
     from torch_ort_session.runtime.validation import ValidationWord
 
+ASK = "read an output of it with binding.read(), or call session.check(), before the next run"
+"""What to do about a run that nobody asked about."""
+
+
+class Together:
+    """Runs under one ticket that are under way: whoever asks looks at the word, which stays theirs.
+
+    Attributes:
+        word: The session's word.
+        ticket: Of the runs.
+        advice: What another run has to wait for.
+    """
+
+    advice = (
+        "runs of binding.together() are under way; make other runs of the session after its block, or with "
+        "another session"
+    )
+
+    def __init__(self, word: ValidationWord, ticket: Ticket | None) -> None:
+        self.word = word
+        self.ticket = ticket
+        word.deferral = self
+
+    def tell(self) -> None:
+        """Look at the word.
+
+        Raises:
+            DeviceValidationError: A run met bad data so far.
+            Exception: The word cannot be read.
+        """
+        fault = self.word.peek()
+        if fault is not None:
+            raise fault.error()
+
+    def over(self) -> None:
+        """They are over."""
+        if self.word.deferral is self:
+            self.word.deferral = None
+
 
 class Deferral:
     """The recipients of what the word says of one ticket.
@@ -26,7 +65,10 @@ class Deferral:
         settled: Whether the word was read.
         fault: What was wrong.
         told: Whether anybody was told.
+        advice: What another run has to wait for.
     """
+
+    advice = ASK
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.attached import Attached
-from torch_ort_session.runtime.deferral import Deferral
+from torch_ort_session.runtime.deferral import Deferral, Together
 from torch_ort_session.runtime.delivery import Owned
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.machine import Machine
@@ -86,7 +86,11 @@ class Recipients:
             with made:
                 made.word.on = False
                 self.group, self.lengths, self.firsts = made, [], self._counted()
-                yield
+                going = Together(made.word, made.word.ticket)
+                try:
+                    yield
+                finally:
+                    going.over()
                 if self._may_wait(names):
                     self._defer(made)
         finally:

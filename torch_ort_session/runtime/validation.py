@@ -11,12 +11,13 @@ from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops import native
 from torch_ort_session.options import Validate
 from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.deferral import ASK
 from torch_ort_session.runtime.modes import transformed
 from torch_ort_session.runtime.tickets import Ticket
 from torch_ort_session.runtime.word import Check, Fault, fault_of, reader
 
 if TYPE_CHECKING:
-    from torch_ort_session.runtime.deferral import Deferral
+    from torch_ort_session.runtime.deferral import Deferral, Together
 
 
 _CLEAR = [0] * layout.SIZE
@@ -36,7 +37,7 @@ class ValidationWord:
         fetch: Waits for the device and gives the word's elements.
         ticket: The one for which nobody has read the word yet; None when a run may begin.
         generation: How many tickets there were.
-        deferral: Who is to learn of the last ticket that was not read when its run ended.
+        deferral: Who is to learn of the last ticket that was not read when its run ended, or runs together.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -48,7 +49,7 @@ class ValidationWord:
         self.fetch = reader(self.word)
         self.ticket: Ticket | None = None
         self.generation = 0
-        self.deferral: Deferral | None = None
+        self.deferral: Deferral | Together | None = None
         self._check: Check | None = None
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
@@ -81,10 +82,9 @@ class ValidationWord:
             DeviceValidationError: The word was not read for the last one.
         """
         if self.ticket is not None:
+            advice = ASK if self.deferral is None else self.deferral.advice
             raise DeviceValidationError(
-                "whether the run before met bad data was not asked yet; read an output of it with "
-                "binding.read(), or call session.check(), before the next run",
-                kind="not asked yet",
+                f"whether the run before met bad data was not asked yet; {advice}", kind="not asked yet"
             )
         if not self.word.is_cpu or self.fetch() != _CLEAR:
             self.word.zero_()
