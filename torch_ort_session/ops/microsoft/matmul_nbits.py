@@ -8,10 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("MatMulNBits", domain="com.microsoft", since=(1,))
+@kernel("MatMulNBits", domain="com.microsoft", since=(1,), checks=True)
 def matmul_nbits(
     a: Tensor,
     b: Tensor,
@@ -26,6 +28,7 @@ def matmul_nbits(
     bits: int = 4,
     block_size: int,
     weight_prepacked: int = 0,
+    ctx: KernelContext,
 ) -> Tensor:
     """``a @ W.T + bias``, where each block of a row of W has a scale and a zero point of its own.
 
@@ -43,6 +46,7 @@ def matmul_nbits(
         bits: 2, 4 or 8.
         block_size: Columns of a block.
         weight_prepacked: Not supported.
+        ctx: Where a bad block is reported.
 
     Raises:
         ValueError: An option that is not supported.
@@ -54,7 +58,8 @@ def matmul_nbits(
     if b.numel() == 0:
         y = a.new_zeros(*a.shape[:-1], N)
         return y if bias is None else y + bias
-    weight = _dequantized(b, scales, zero_points, g_idx, bits, block_size, (N, K)).to(a.dtype)
+    order = None if g_idx is None else check_index(g_idx[:K], -(-K // block_size), ctx)
+    weight = _dequantized(b, scales, zero_points, order, bits, block_size, (N, K)).to(a.dtype)
     return torch.nn.functional.linear(a, weight, bias)
 
 
@@ -62,7 +67,7 @@ def _dequantized(
     b: Tensor,
     scales: Tensor,
     zero_points: Tensor | None,
-    g_idx: Tensor | None,
+    order: Tensor | None,
     bits: int,
     block_size: int,
     shape: tuple[int, int],
@@ -73,22 +78,13 @@ def _dequantized(
     if zero_points is None:
         zero = torch.full_like(scale, 1 << (bits - 1))
     elif zero_points.dtype is torch.uint8:
-        zero = _unpacked(zero_points.reshape(rows, -1), bits)[:, :blocks].to(scale.dtype)
+        zero = unpacked(zero_points.reshape(rows, -1), bits)[:, :blocks].to(scale.dtype)
     else:
         zero = zero_points.reshape(rows, blocks)
-    numbers = _unpacked(b.reshape(rows, -1), bits).to(scale.dtype)
-    if g_idx is not None:
-        order = g_idx.to(torch.int64)[:columns]
-        return (numbers[:, :columns] - zero[:, order]) * scale[:, order]
+    numbers = unpacked(b.reshape(rows, -1), bits).to(scale.dtype)
+    if order is not None:
+        shifted = numbers[:, :columns] - torch.index_select(zero, 1, order)
+        return shifted * torch.index_select(scale, 1, order)
     blocked = numbers.reshape(rows, blocks, block_size)
     weight = (blocked - zero.unsqueeze(2)) * scale.unsqueeze(2)
     return weight.reshape(rows, -1)[:, :columns]
-
-
-def _unpacked(packed: Tensor, bits: int) -> Tensor:
-    """uint8 [R, n] as the uint8 numbers [R, n * 8 / bits] in it, the lowest bits first."""
-    if bits == 8:
-        return packed
-    mask = (1 << bits) - 1
-    parts = [packed.bitwise_right_shift(shift) & mask for shift in range(0, 8, bits)]
-    return torch.stack(parts, 2).flatten(1)

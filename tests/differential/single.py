@@ -1,0 +1,81 @@
+"""Single ops with random attributes, shapes and optional inputs: rows of generators, and the one check."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from opcase import OpCase, assert_matches
+
+import torch_ort_session as tos
+
+Generator = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Row:
+    """One op's generator.
+
+    Attributes:
+        make: A case of one dtype from a generator of random numbers; it names its own oracle.
+        dtypes: The dtypes that are drawn.
+        trials: Cases a dtype.
+        seam: Whether the op is never captured.
+    """
+
+    make: Callable[[Generator], OpCase]
+    dtypes: tuple[str, ...] = ("float32",)
+    trials: int = 12
+    seam: bool = False
+
+
+def cases_of(name: str, row: Row) -> list[tuple[str, OpCase]]:
+    """The seeded cases of a row, each with its dtype."""
+    return [
+        (dtype, row.make(np.random.default_rng([zlib.crc32(name.encode()), number])))
+        for dtype in row.dtypes
+        for number in range(row.trials)
+    ]
+
+
+def check(case: OpCase, dtype: str, draws: tuple[int, ...] = (0, 1, 2, 3)) -> int:
+    """Run a case eagerly and as a session chooses, with fresh data each time; return how many replays."""
+    opset = case.variants()[0][1]
+    model = case.model(dtype, opset)
+    eager = tos.load(model, options=tos.Options(capture="off"))
+    auto = tos.load(model)
+    for draw in draws:
+        feeds = case.feeds(dtype, draw)
+        wanted = case.expected(dtype, opset, feeds)
+        for session in (eager, auto):
+            got = session.run(None, feeds)
+            assert len(got) == len(wanted)
+            for ours, theirs in zip(got, wanted, strict=True):
+                assert_matches(ours, theirs, case.tol)
+    return int(auto.stats().get("replays", 0))
+
+
+def check_row(name: str, row: Row) -> Mapping[str, int]:
+    """Check every case of a row.
+
+    Returns:
+        How many ``cases`` and ``replays`` there were.
+
+    Raises:
+        AssertionError: A result differs; it names the case.
+    """
+    replays = 0
+    found = cases_of(name, row)
+    for number, (dtype, case) in enumerate(found):
+        try:
+            replays += check(case, dtype)
+        except Exception as error:
+            shapes = [
+                getattr(item, "shape", item and np.shape(getattr(item, "data", ()))) for item in case.inputs
+            ]
+            raise AssertionError(
+                f"{name} {number}: {case.op} {dtype} {case.attrs} {shapes}: {error}"
+            ) from error
+    return {"cases": len(found), "replays": replays}

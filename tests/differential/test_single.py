@@ -1,0 +1,30 @@
+"""Single ops of com.microsoft with random attributes, shapes and optional inputs beside their oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from differential import quantized_weights
+from differential.single import Row, check_row
+
+ROWS: dict[str, Row] = {**quantized_weights.ROWS}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_cases_agree(name: str) -> None:
+    row = ROWS[name]
+    found = check_row(name, row)
+    assert found["cases"] == row.trials * len(row.dtypes)
+    # Four draws a case: one to observe, one to record, and the rest to replay.
+    assert row.seam or found["replays"] >= found["cases"]

@@ -1,0 +1,158 @@
+"""Operators of com.microsoft on weights quantized in blocks: GatherBlockQuantized, MatMulBnb4.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ir.types import ElementType
+from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops._helpers.prepared import prepared
+from torch_ort_session.ops.kernel import KernelContext, kernel
+
+# The sixteen levels of each data type, by code: those of FP4 repeat with the sign bit set.
+_FP4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 0.5, 1 / 6, 0.25)
+_LEVELS = (
+    (*_FP4, *(-level for level in _FP4)),
+    (
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ),
+)
+
+
+@kernel("GatherBlockQuantized", domain="com.microsoft", since=(1,))
+def gather_block_quantized(
+    data: Tensor,
+    indices: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+    ctx: KernelContext,
+) -> Tensor:
+    """The entries of ``data`` along an axis that ``indices`` names, taken out of their quantized form.
+
+    Args:
+        data: int4, uint4, an 8-bit or 4-bit float, or uint8 with numbers of ``bits`` packed along its last
+            axis, the lowest bits first.
+        indices: int32 or int64 of any shape; one outside of [-size, size) of the axis yields zeros.
+        scales: float32, float16 or bfloat16 of the rank of ``data``, one a block along ``quantize_axis``.
+        zero_points: Type of ``data``, one a scale, packed like it; None is 0, or half the range for uint8.
+        bits: 2, 4 or 8, for uint8.
+        block_size: Elements of a block; 0 makes the whole axis one.
+        gather_axis: The axis; the result has the dims of ``indices`` in its place.
+        quantize_axis: Axis of the blocks.
+        ctx: Tells uint8 from uint4.
+
+    Returns:
+        Type of ``scales``.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GatherBlockQuantized
+    """
+    rank = data.dim()
+    across, along = gather_axis % rank, quantize_axis % rank
+    zero: Tensor | int = 0 if zero_points is None else zero_points
+    if ctx.input_type(0) is ElementType.UINT8:
+        data = unpacked(data, bits)
+        zero = 1 << (bits - 1)
+        if zero_points is not None:
+            zero = unpacked(zero_points, bits).narrow(-1, 0, scales.shape[-1])
+    size, length = data.shape[across], data.shape[along]
+    shape = data.shape[:across] + indices.shape + data.shape[across + 1 :]
+    if size == 0:
+        return scales.new_zeros(shape)
+    block = block_size or max(length, 1)
+    index = indices.to(torch.int64).reshape(-1)
+    inside = (index >= -size) & (index < size)
+    index = torch.where(inside, torch.where(index < 0, index + size, index), 0)
+    groups = index // block if across == along else index
+
+    def entries(value: Tensor) -> Tensor:
+        """The scales or zero points of the entries, repeated along the blocks."""
+        part = value
+        if not (part.shape[across] == 1 and size > 1 and across != along):
+            part = torch.index_select(part, across, groups)
+        if across != along:
+            part = part.repeat_interleave(block, along).narrow(along, 0, length)
+        return part
+
+    number = _selected(data, across, index).to(scales.dtype)
+    number = number - (entries(zero).to(scales.dtype) if isinstance(zero, Tensor) else zero)
+    column = [1] * rank
+    column[across] = -1
+    return torch.where(inside.reshape(column), number * entries(scales), 0).reshape(shape)
+
+
+@kernel("MatMulBnb4", domain="com.microsoft", since=(1,))
+def matmul_bnb4(
+    a: Tensor,
+    b: Tensor,
+    absmax: Tensor,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    quant_type: int,
+    training_mode: int = 0,
+    transB: int = 1,
+    ctx: KernelContext,
+) -> Tensor:
+    """``a @ W.T``, or ``a @ W``, where W holds codes of sixteen levels in blocks of a scale each.
+
+    Args:
+        a: Floats [..., K], or [..., N] without ``transB``.
+        b: uint8 [ceil(N * K / 2)], two codes of W [N, K] a byte, the first in the upper half.
+        absmax: Type of ``a``, the scale of each block of ``block_size`` codes.
+        K: Columns of W.
+        N: Rows of W.
+        block_size: Codes of a block, over row borders.
+        quant_type: 0 for FP4, 1 for NF4.
+        training_mode: Not used: gradients are there where they are asked for.
+        transB: Whether W is transposed.
+        ctx: Keeps the levels.
+
+    Raises:
+        ValueError: ``quant_type`` is neither.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulBnb4
+    """
+    if quant_type not in (0, 1):
+        raise ValueError(f"quant_type {quant_type} is neither 0 (FP4) nor 1 (NF4).")
+    levels = prepared(ctx, lambda: torch.tensor(_LEVELS[quant_type], device=ctx.device))
+    pairs = torch.stack((b >> 4, b & 15), -1).reshape(-1)
+    count = N * K
+    blocks = math.ceil(count / block_size)
+    scale = absmax.reshape(-1)[:blocks].repeat_interleave(block_size)[:count]
+    codes = torch.index_select(levels.to(a.dtype), 0, pairs[:count].to(torch.int64))
+    weight = (codes * scale).reshape(N, K)
+    return torch.matmul(a, weight.t() if transB else weight)
+
+
+def _selected(data: Tensor, axis: int, index: Tensor) -> Tensor:
+    if data.is_floating_point():
+        return torch.index_select(data.view(torch.uint8), axis, index).view(data.dtype)
+    return torch.index_select(data, axis, index)
