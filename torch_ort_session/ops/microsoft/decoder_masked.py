@@ -1,0 +1,180 @@
+"""Attention of one new token: DecoderMaskedMultiHeadAttention of com.microsoft.
+
+Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_ort_session.ir.graph import Node
+from torch_ort_session.ops._helpers.attention import masked_scores, merge_heads, scores, softmax, split_heads
+from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops.kernel import KernelContext, kernel
+
+# What onnxruntime adds to a score that the mask takes out of sight.
+_FILTER = -10000.0
+
+
+def _reads_length(node: Node) -> str | None:
+    shared = node.attributes.get("past_present_share_buffer")
+    if shared and len(node.outputs) > 3 and node.outputs[3]:
+        return "the shape of the probabilities depends on the number of cached keys"
+    return None
+
+
+@kernel(
+    "DecoderMaskedMultiHeadAttention", domain="com.microsoft", since=(1,), seam=_reads_length, checks=True
+)
+def decoder_masked_multi_head_attention(
+    query: Tensor,
+    key: Tensor | None = None,
+    value: Tensor | None = None,
+    mask_index: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    past_sequence_length: Tensor | None = None,
+    beam_width: Tensor | None = None,
+    cache_indirection: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    mask_filter_value: float | None = None,
+    num_heads: int,
+    output_qk: int = 0,
+    past_present_share_buffer: int = 0,
+    scale: float | None = None,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Attention of one query a sample, to a cache that grows by its key, or to finished keys.
+
+    The cache is taken in the order its shape tells, as onnxruntime's CPU provider does.
+
+    Args:
+        query: [B, 1, H * D], or all three side by side [B, 1, 2 * H * D + H * E].
+        key: [B, 1, H * D], or finished keys [B, H, S, D].
+        value: [B, 1, H * E], or finished values [B, H, S, E].
+        mask_index: int32 [B, T], 1 for what is in sight.
+        attention_bias: Added to the scores, broadcastable to [B, H, 1, T].
+        past_key: [B, H, P, D], or a buffer [B, H, C, D] with ``past_present_share_buffer``.
+        past_value: Like ``past_key``.
+        past_sequence_length: int32, one element: how many rows of a buffer count.
+        beam_width: Told by the shape of ``cache_indirection``.
+        cache_indirection: int32 [B / W, W, C]: from which of W beams each cached key comes.
+        bias: [2 * H * D + H * E], added to the three; to finished keys and values nothing is added.
+        mask_filter_value: What is added to a score out of sight; None is -10000.
+        num_heads: H.
+        output_qk: Goes with the fourth output.
+        past_present_share_buffer: Whether the caches are buffers, of which a part counts.
+        scale: Factor of the scores; None is ``1 / sqrt(D)``.
+        ctx: Where a beam that does not exist, or a full buffer, is reported.
+
+    Returns:
+        The result [B, 1, H * E], where asked for the caches with the new row, and the probabilities
+        [B, H, 1, T].
+
+    Raises:
+        ValueError: Inputs that do not fit each other.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DecoderMaskedMultiHeadAttention
+    """
+    if query.shape[1] != 1:
+        raise ValueError(f"one query a sample is served, not {query.shape[1]}.")
+    q, k, v = _rows(query, key, value, bias, num_heads)
+    valid: Tensor | None = None
+    finished = key is not None and key.dim() == 4
+    if not finished and past_key is not None and past_value is not None:
+        if past_present_share_buffer:
+            if past_sequence_length is None:
+                raise ValueError("past_present_share_buffer needs past_sequence_length.")
+            place = check_index(past_sequence_length.reshape(1), past_key.shape[2], ctx).to(torch.int64)
+            valid = place + 1
+            k, v = past_key.index_copy(2, place, k), past_value.index_copy(2, place, v)
+        else:
+            k, v = torch.cat((past_key, k), 2), torch.cat((past_value, v), 2)
+    present = (k, v)
+    if valid is not None:
+        rows = _counted(k.shape[2], valid, mask_index, attention_bias, ctx)
+        k, v = k[:, :, :rows], v[:, :, :rows]
+    if cache_indirection is not None and not finished and past_key is not None:
+        beams = _beams(cache_indirection, k.shape[2], valid, ctx)
+        k, v = _by_beam(k, beams), _by_beam(v, beams)
+    kind = q.dtype
+    if kind is torch.float16 and q.device.type == "cpu":
+        # As fast there in float32, and what the mask hides keeps its order.
+        q, k, v = q.to(torch.float32), k.to(torch.float32), v.to(torch.float32)
+    filter_value = _FILTER if mask_filter_value is None else mask_filter_value
+    mask = _mask(mask_index, attention_bias, valid, q, k.shape[2], filter_value)
+    weights = softmax(masked_scores(scores(q, k, scale or 1.0 / math.sqrt(q.shape[3])), mask), mask)
+    y = merge_heads(torch.matmul(weights, v)).to(kind)
+    return (
+        y,
+        present[0].contiguous() if ctx.wants(1) else None,
+        present[1].contiguous() if ctx.wants(2) else None,
+        weights.to(kind) if ctx.wants(3) else None,
+    )
+
+
+def _rows(
+    query: Tensor, key: Tensor | None, value: Tensor | None, bias: Tensor | None, heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values by head."""
+    if key is None or value is None:
+        if bias is not None:
+            query = query + bias
+        third = query.shape[2] // 3
+        q, k, v = torch.split(query, [third, third, query.shape[2] - 2 * third], 2)
+        return split_heads(q, heads), split_heads(k, heads), split_heads(v, heads)
+    width = query.shape[2]
+    if key.dim() == 4:
+        q = query if bias is None else query + bias[:width]
+        return split_heads(q, heads), key, value
+    if bias is not None:
+        query, key, value = query + bias[:width], key + bias[width : 2 * width], value + bias[2 * width :]
+    return split_heads(query, heads), split_heads(key, heads), split_heads(value, heads)
+
+
+def _counted(
+    capacity: int, valid: Tensor, mask: Tensor | None, bias: Tensor | None, ctx: KernelContext
+) -> int:
+    """How many rows of a buffer to look at: those that count where their number is told, else all."""
+    told = mask if mask is not None else bias
+    if told is not None:
+        return min(int(told.shape[-1]), capacity)
+    return int(valid.item()) if ctx.wants(3) else capacity
+
+
+def _beams(indirection: Tensor, rows: int, valid: Tensor | None, ctx: KernelContext) -> Tensor:
+    """The beam each row comes from [B / W, W, rows]; new rows and those that do not count are their own."""
+    width = indirection.shape[1]
+    row = torch.arange(rows, device=indirection.device)
+    past = row < rows - 1 if valid is None else row < valid - 1
+    own = torch.arange(width, device=indirection.device).unsqueeze(1)
+    told = indirection[:, :, :rows]
+    told = F.pad(told, (0, rows - told.shape[2]))
+    return check_index(torch.where(past, told, own), width, ctx).to(torch.int64)
+
+
+def _by_beam(x: Tensor, beams: Tensor) -> Tensor:
+    """A cache [B, H, S, D], each row of it taken from the beam it comes from."""
+    parts = x.reshape(*beams.shape[:2], *x.shape[1:])
+    index = beams[:, :, None, :, None].expand(-1, -1, x.shape[1], -1, x.shape[3])
+    return torch.gather(parts, 1, index).flatten(0, 1)
+
+
+def _mask(
+    mask: Tensor | None, bias: Tensor | None, valid: Tensor | None, q: Tensor, keys: int, filter_value: float
+) -> Tensor | None:
+    """What is added to the scores: minus infinity where a buffer's row does not count."""
+    total = bias
+    if mask is not None:
+        hidden = torch.where(mask != 0, 0.0, filter_value).to(q.dtype)[:, None, None, :]
+        total = hidden if total is None else total + hidden
+    if valid is None or mask is not None or bias is not None:
+        return total
+    return torch.arange(keys, device=q.device) < valid.reshape(1, 1, 1, 1)
