@@ -137,6 +137,27 @@ def test_m11_a_constant_that_is_bad_is_told_in_every_run() -> None:
         told(lambda: session.run(None, {"x": X}))
 
 
+@pytest.mark.parametrize("validate", ["run", "deferred"])
+def test_m11_a_capture_by_hand_holds_no_constant_that_bad_data_made(validate: str) -> None:
+    session = session_on(
+        "g (float[n] x, int64[1] k) => (float[n] y, float[m] z) <float[3] c = {1, 2, 3}>"
+        " { [pick] p = Gather(c, k) y = Add(x, p) s = Identity(k) [seam] z = Expand(x, s) }",
+        validate=validate,
+    )
+    binding, k = session.bind(), torch.tensor([7])
+    y, z = torch.zeros(1), torch.zeros(7)
+    for name, tensor in {"x": torch.tensor([1.0]), "k": k}.items():
+        binding.input(name, tensor)
+    binding.output("y", y)
+    binding.output("z", z)
+    told(binding.capture)
+    for _ in range(2):
+        with pytest.raises(tos.CaptureError, match="nothing to replay"):
+            binding.replay()
+    told(binding.capture)
+    assert not y.any() and not z.any()
+
+
 @pytest.mark.parametrize("folded", [True, False])
 def test_m11_a_branch_that_reads_nothing_is_told_in_every_run(folded: bool) -> None:
     session = session_on(

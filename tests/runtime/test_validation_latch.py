@@ -246,6 +246,30 @@ def test_m12_together_within_together_is_one_ticket() -> None:
     assert word_of(one.session).generation == generation + 1
 
 
+@pytest.mark.parametrize("validate", ["run", "deferred"])
+def test_m12_no_capture_relies_on_what_a_run_with_bad_data_showed_under_the_same_ticket(
+    validate: str,
+) -> None:
+    text = """g (float[n] x, int64[1] k) => (float[n] y, float[m] z) <float[3] c = {1, 2, 3}> {
+      p = Gather(c, k)  y = Add(x, p)  s = Identity(k)  z = Expand(x, s) }"""
+    session = tos.load(model(text), options=tos.Options(validate=validate))
+    binding, y, z = session.bind(), torch.zeros(1), torch.zeros(7)
+    binding.input("x", torch.ones(1))
+    binding.input("k", torch.tensor([7]))
+    binding.output("y", y)
+    binding.output("z", z)
+    for _ in range(3):
+        with pytest.raises(tos.DeviceIndexError), binding.together():
+            for _ in range(4):
+                binding.run()
+            session.check()
+        with pytest.raises(tos.DeviceIndexError):
+            binding.run()
+            session.check()
+    assert not y.any()
+    assert not z.any()
+
+
 def test_m1_an_error_among_runs_together_comes_second() -> None:
     one = WRITERS["a decoder that grows"]("run")
     one.step(1, 0)

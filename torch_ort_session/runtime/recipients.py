@@ -60,11 +60,15 @@ class Recipients:
                 self.firsts = self._counted()
                 yield made
             return
-        self.group.word.on = True
+        word, shown = self.group.word, self._counted()
+        word.on = True
         try:
             yield self.group
         finally:
-            self.group.word.on = False
+            # Later runs of the ticket would rely on what this one showed before anybody has asked.
+            if shown != self._counted() and word.flagged:
+                distrust(self.machine)
+            word.on = False
 
     @contextlib.contextmanager
     def together(self, program: Program, names: tuple[str, ...]) -> Iterator[None]:

@@ -146,7 +146,7 @@ def capture_now(
         delivery: Where the results go.
 
     Returns:
-        None when the run was made; else why not, and then nothing has happened.
+        None when the run was made, or met bad data; else why not, and then nothing has happened.
 
     Raises:
         KernelError: A kernel failed in the warm run.
@@ -166,6 +166,10 @@ def capture_now(
             finally:
                 restore_random(machine.device, state)
                 delivery.undo()
+            if met_bad_data(program):
+                # What is static would stay as this data made it, and no replay would look at it again.
+                entry.warm = None
+                return None
         found = record(machine, entry, fed, delivery)
         if isinstance(found, Refused):
             if not met_bad_data(program):
