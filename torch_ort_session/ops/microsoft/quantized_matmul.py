@@ -28,15 +28,19 @@ def dynamic_quantize_matmul(
     Args:
         a: float32 [..., M, K].
         b: int8 or uint8 [..., K, N].
-        b_scale: Scalar or [N].
-        b_zero_point: Scalar or [N].
+        b_scale: Scalar, [N], or [..., 1, N] by matrix.
+        b_zero_point: Scalar, [N], or [..., 1, N] by matrix.
         bias: [N].
 
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DynamicQuantizeMatMul
     """
-    quantized, scale, zero = dynamic_quantize_linear(a)
-    y = byte_matmul(quantized, b, zero, b_zero_point) * (scale * b_scale)
+    if not a.numel():
+        # Nothing has no range.
+        y = torch.matmul(a, b.to(a.dtype))
+    else:
+        quantized, scale, zero = dynamic_quantize_linear(a)
+        y = byte_matmul(quantized, b, zero, b_zero_point) * (scale * b_scale)
     return y if bias is None else y + bias
 
 
@@ -55,17 +59,26 @@ def matmul_integer_to_float(
     Args:
         a: int8 or uint8 [..., M, K].
         b: int8 or uint8 [..., K, N].
-        a_scale: Scalar.
-        b_scale: Scalar or [N].
-        a_zero_point: Scalar.
-        b_zero_point: Scalar or [N].
+        a_scale: Scalar, or [K] by column of ``a``.
+        b_scale: Scalar, [N], or [..., 1, N] by matrix.
+        a_zero_point: Scalar, or [K] by column of ``a``.
+        b_zero_point: Scalar, [N], or [..., 1, N] by matrix.
         bias: [N].
 
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulIntegerToFloat
     """
-    product = byte_matmul(a, b, a_zero_point, b_zero_point).to(torch.float32)
-    y = (product * (a_scale.to(torch.float32) * b_scale.to(torch.float32))).to(a_scale.dtype)
+    if a_zero_point is not None and a_zero_point.numel() > 1:
+        a_zero_point = a_zero_point.unsqueeze(0)
+    if a_scale.numel() > 1:
+        left, right = a.to(torch.float32), b.to(torch.float32)
+        left = left if a_zero_point is None else left - a_zero_point
+        right = right if b_zero_point is None else right - b_zero_point
+        y = (left * a_scale) @ right * b_scale
+    else:
+        product = byte_matmul(a, b, a_zero_point, b_zero_point).to(torch.float32)
+        y = product * (a_scale.to(torch.float32) * b_scale.to(torch.float32))
+    y = y.to(a_scale.dtype)
     return y if bias is None else y + bias
 
 

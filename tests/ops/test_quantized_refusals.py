@@ -1,0 +1,67 @@
+"""What kernels of com.microsoft say of inputs that fit no meaning, and of indices outside of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import microsoft_quantized, microsoft_weights
+from opcase import OpCase, const
+
+import torch_ort_session as tos
+
+
+def named(op: str, id: str | None = None) -> OpCase:
+    cases = (*microsoft_quantized.CASES, *microsoft_weights.CASES)
+    return next(case for case in cases if case.op == op and case.id == id)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_m11_words_outside_of_a_table_are_reported(place: int) -> None:
+    case = named("QEmbedLayerNormalization")
+    session = tos.load(case.model("float32", 1))
+    for draw in (0, 1, 2):
+        feeds = case.feeds("float32", draw)
+        session.run(None, feeds)
+        feeds[f"x{place}"][0, 1] = 9 + place
+        with pytest.raises(tos.SessionError, match="index"):
+            session.run(None, feeds)
+
+
+def test_m11_a_block_outside_of_a_row_is_reported() -> None:
+    order = const(np.arange(32) // 16, "int32")
+    rows: list[Any] = [
+        const(np.ones((2, 32))),
+        const(np.ones((3, 2, 8)), "uint8"),
+        const(np.ones((3, 2))),
+        None,
+        order,
+    ]
+    case = OpCase("MatMulNBits", rows, {"K": 32, "N": 3, "block_size": 16}, domain="com.microsoft")
+    session = tos.load(case.model("float32", 1))
+    for _ in range(3):
+        feeds = case.feeds("float32", 0)
+        session.run(None, feeds)
+        feeds["x4"] = feeds["x4"] + 1
+        with pytest.raises(tos.SessionError, match="index"):
+            session.run(None, feeds)
+
+
+def test_a_path_needs_elements() -> None:
+    case = OpCase("DynamicTimeWarping", [const(np.ones((0, 3)))], domain="com.microsoft")
+    with pytest.raises(tos.SessionError, match="with elements is needed, not \\[0, 3\\]"):
+        tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+
+
+def test_windows_are_no_longer_than_the_axis() -> None:
+    case = OpCase("UnfoldTensor", [const(np.ones((2, 3)))], {"size": 4}, domain="com.microsoft")
+    with pytest.raises(tos.SessionError, match="windows of 4 elements by steps of 1 do not fit an axis of 3"):
+        tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+
+
+def test_infinite_costs_still_give_a_path() -> None:
+    cost = np.full((3, 4), np.inf)
+    case = OpCase("DynamicTimeWarping", [const(cost)], domain="com.microsoft")
+    (path,) = tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+    assert path[:, 0].tolist() == [0, 0] and path[:, -1].tolist() == [2, 3]
