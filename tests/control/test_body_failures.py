@@ -219,3 +219,17 @@ def test_captures_of_bodies_share_the_arena_with_those_of_runs() -> None:
     assert counted(session, "probe mismatches") == (0,)
     # The trip count is a key feed: it has two values.
     assert counted(session, "plans", "body plans") == (2, 1)
+
+
+@pytest.mark.parametrize("trips", [2, 4])
+def test_m11_a_body_whose_constant_is_bad_is_told_in_every_run(trips: int) -> None:
+    session = session_on(
+        "g (float[n] x, int64 m, bool c) => (float[n] y) { y = Loop (m, c, x) <body ="
+        " b (int64 i, bool ci, float[n] a) => (bool co, float[n] r)"
+        " <float[3] w = {1, 2, 3}, int64[1] k = {7}> {"
+        f" co = Identity(ci) [pick] p = Gather(w, k) s = Add(a, p) {long('s', 'r')} }}> }}"
+    )
+    feed = {"x": torch.zeros(3), "m": torch.tensor(trips), "c": torch.tensor(True)}
+    for _ in range(6):
+        with pytest.raises(tos.DeviceIndexError, match=r"pick.*index 7"):
+            session.run(None, feed)

@@ -168,6 +168,9 @@ class Nested:
         warm, results = warm_up(*parts, machine.minimum, policy.loose)
         # What is static under the signature is a constant of the plan from now on.
         fixed = storage_ids(warm.observation.static.values())
+        if met_bad_data(facts.program):
+            # Constants would stay as this data made them, and no replay would look at it again.
+            return tuple(apart(results, self.lent | fixed))
         known = {v: held for v, held in warm.observation.static.items() if v in warm.taint.data}
         branches = static_branches(program.steps, known)
         if branches:
