@@ -7,10 +7,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from differential import attention_rows, quantized_tensors, quantized_weights
+from differential import attention_rows, images_and_arranging, quantized_tensors, quantized_weights
 from differential.single import Row, check_row
 
-ROWS: dict[str, Row] = {**attention_rows.ROWS, **quantized_weights.ROWS, **quantized_tensors.ROWS}
+ROWS: dict[str, Row] = {
+    **attention_rows.ROWS,
+    **quantized_weights.ROWS,
+    **quantized_tensors.ROWS,
+    **images_and_arranging.ROWS,
+}
 
 
 @pytest.fixture(autouse=True)
