@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 from cases import microsoft_packing as packing
 from opcase import OpCase, const, t
 
@@ -131,6 +133,55 @@ def gated(rng: np.random.Generator) -> OpCase:
     return _node("GatedRelativePositionBias", inputs, {"num_heads": heads}, 1, packing.gated)
 
 
+def sharing(*values: Any, **attrs: Any) -> tuple[Any, ...]:
+    """What onnxruntime makes of a node whose caches are input and output at once."""
+    inputs = [None if x is None else const(x, str(x.dtype)) for x in values]
+    model = OpCase("SparseAttention", inputs, attrs, domain="com.microsoft", outputs=3).model("float32", 1)
+    for output in model.graph.output:
+        output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    binding = session.io_binding()
+    # A value refers to the array that it is made of.
+    arrays = {f"x{i}": x.copy() for i, x in enumerate(values) if x is not None}
+    held = {name: onnxruntime.OrtValue.ortvalue_from_numpy(x) for name, x in arrays.items()}
+    for name, value in held.items():
+        binding.bind_ortvalue_input(name, value)
+    binding.bind_output("y0")
+    binding.bind_ortvalue_output("y1", held["x3"])
+    binding.bind_ortvalue_output("y2", held["x4"])
+    session.run_with_iobinding(binding)
+    return tuple(value.numpy().copy() for value in binding.get_outputs())
+
+
+def sparse(rng: np.random.Generator) -> OpCase:
+    groups, size, rows = int(rng.integers(1, 3)), 16 * int(rng.integers(1, 3)), int(rng.integers(1, 4))
+    heads, capacity, prompt = groups * int(rng.integers(1, 3)), 16 * rows, _chance(rng)
+    layouts = int(rng.choice([n for n in (1, 2) if heads % n == 0]))
+    batch, length = int(rng.integers(1, 3)), int(rng.integers(2, capacity + 1)) if prompt else 1
+    # Where samples differ in length, onnxruntime sees other keys than there are; cases have those.
+    total = length if prompt else int(rng.integers(2, capacity + 1))
+    blocks = np.tril(rng.integers(0, 2, (layouts, rows, rows))) | np.eye(rows, dtype=np.int64)
+    starts = np.concatenate([np.zeros((layouts, 1), np.int64), blocks.sum(2).cumsum(1)], 1)
+    columns = np.full((layouts, int(starts[:, -1].max())), -1)
+    for layout, found in enumerate(blocks):
+        columns[layout, : starts[layout, -1]] = np.argwhere(found)[:, 1]
+    three = [t(batch, length, n * size) for n in (heads, groups, groups)]
+    inputs: list[Any] = three if _chance(rng) else [t(batch, length, (heads + 2 * groups) * size), None, None]
+    inputs = inputs + [t(batch, groups, capacity, size)] * 2 + [_int32(starts), _int32(columns)]
+    inputs += [_int32([total]), _int32([total] * batch)]
+    attrs: dict[str, Any] = {"num_heads": heads, "kv_num_heads": groups, "sparse_block_size": 16}
+    if _chance(rng):
+        attrs |= {"do_rotary": 1, "rotary_interleaved": int(rng.integers(0, 2))}
+        inputs += [t(capacity, size // 2)] * 2
+    if _chance(rng):
+        attrs["scale"] = float(rng.uniform(0.1, 1.0))
+    return _node("SparseAttention", inputs, attrs, 3, sharing)
+
+
 ROWS: dict[str, Row] = {
     "DecoderMaskedMultiHeadAttention": Row(decoder_masked, FLOATS),
     "NGramRepeatBlock": Row(ngram, trials=30),
@@ -140,4 +191,5 @@ ROWS: dict[str, Row] = {
     "PackedMultiHeadAttention": Row(packed_heads),
     "RelativePositionBias": Row(position_bias, FLOATS),
     "GatedRelativePositionBias": Row(gated),
+    "SparseAttention": Row(sparse),
 }
