@@ -36,17 +36,17 @@ from torch_ort_session.runtime.intake import Intake
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.modes import RunModes, stepwise
 from torch_ort_session.runtime.nested import enter
-from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.padded import PaddedRun, as_run, completed
 from torch_ort_session.runtime.planned import plan_of
 from torch_ort_session.runtime.policy import Policy, Rules
 from torch_ort_session.runtime.programs import builder
 from torch_ort_session.runtime.readiness import BackendReport, backend_report, ready_on, recorders
-from torch_ort_session.runtime.record import Recorder, recorder_for, unavailable
+from torch_ort_session.runtime.record import recorder_or_reason
 from torch_ort_session.runtime.results import Outputs, wanted_names
 from torch_ort_session.runtime.runner import run_eagerly
 from torch_ort_session.runtime.tickets import submission
 from torch_ort_session.runtime.tracing import watch_program
+from torch_ort_session.runtime.turns import Turns
 from torch_ort_session.runtime.validation import validation_for
 
 if TYPE_CHECKING:
@@ -88,13 +88,14 @@ class Session:
             build=builder(device, self._weights, self._validation, bodies.door),
             policy=Policy(rules, {}),
             recorder=recorders(
-                rules.ready, functools.partial(_recorder, device, options.verify, arena.packing)
+                rules.ready, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
             ),
             arena=arena,
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
             verify=options.verify,
             bodies=bodies,
+            turns=Turns(self._validation.abandon),
         )
         self._program(tuple(info.name for info in self._model.graph.outputs))
         put_right(self)
@@ -237,8 +238,7 @@ class Session:
     def release_memory(self) -> None:
         """Drop every capture and its memory, at the end of a run within one; signatures warm up again."""
         with self._lock:
-            if self._machine.turns.depth:
-                self._machine.turns.due = self.release_memory
+            if self._machine.turns.later(self.release_memory):
                 return
             self._machine.policy.release()
             self._machine.memo.clear()
@@ -279,20 +279,27 @@ class Session:
 
     def _run(self, wanted: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
         with self._lock:
-            turns, tracer = self._machine.turns, self._machine.tracer
+            turns = self._machine.turns
             turns.depth += 1
             try:
-                if turns.depth > 1 or not tracer.watching():
-                    slow = turns.depth > 1 or self._options.num_threads
-                    again = None if slow else at_once(self._machine, wanted, feed)
-                    if isinstance(again, list):
-                        return again
-                    return self._perform(self._names(wanted), feed, again)
-                names = self._names(wanted)
-                with tracer.run(", ".join(names), self._machine.policy.counters):
-                    return self._perform(names, feed)
+                return self._turn(turns.depth > 1, wanted, feed)
+            except BaseException as error:
+                turns.broken_off(error)
+                raise
             finally:
-                turns.end()
+                # A call before it could be interrupted.
+                turns.depth -= 1
+                if turns.due is not None:
+                    turns.settle()
+
+    def _turn(self, inner: bool, wanted: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
+        tracer = self._machine.tracer
+        if inner or not tracer.watching():
+            again = None if inner or self._options.num_threads else at_once(self._machine, wanted, feed)
+            return again if isinstance(again, list) else self._perform(self._names(wanted), feed, again)
+        names = self._names(wanted)
+        with tracer.run(", ".join(names), self._machine.policy.counters):
+            return self._perform(names, feed)
 
     def _perform(
         self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
@@ -388,9 +395,3 @@ def load(
     with torch.inference_mode(False):
         # A weight made in inference mode would keep every later run from being differentiable.
         return Session(load_model(model, base_dir=base_dir, limits=options.limits), target, options)
-
-
-def _recorder(device: torch.device, poison: bool, packing: Packing) -> Recorder | str:
-    """A recorder for one capture, or why there is none."""
-    found = recorder_for(device, poison=poison, packing=packing)
-    return found or unavailable(device) or "nothing can be recorded here"

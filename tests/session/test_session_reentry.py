@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,9 @@ from textmodel import operator, wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.runtime.tickets import Submission
+from torch_ort_session.runtime.turns import Turns
+from torch_ort_session.runtime.validation import ValidationWord
 
 TEXT = (
     "g (float[n] x) => (float[n] y, float[n] z) { a = Exp(x) b = Neg(a) c = tests.Call(b)"
@@ -179,3 +183,37 @@ def test_m16_bodies_of_a_run_within_a_run_are_not_those_of_the_outer_one(inside:
 
         inside.act = again
         torch.testing.assert_close(session(x), want)
+
+
+@pytest.mark.parametrize("place", [(ValidationWord, "begin"), (Submission, "__exit__"), (Turns, "settle")])
+@pytest.mark.parametrize("bound", [False, True])
+def test_m11_an_interrupt_anywhere_leaves_the_session_usable(
+    monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], bound: bool
+) -> None:
+    session = session_on(
+        "g (float[n] x, int64[k] i) => (float[k] y) { a = Exp(x) b = Neg(a) y = Gather(b, i) }"
+    )
+    x, i = torch.randn(4), torch.tensor([3, 0])
+    binding = session.bind()
+    binding.input("x", x)
+
+    def call() -> object:
+        return binding.run({"i": i}) if bound else session.run(None, {"x": x, "i": i})
+
+    for _ in range(6):
+        kind, name = place
+        plain = getattr(kind, name)
+
+        def interrupted(*args: Any, plain: Any = plain, before: bool = name != "begin") -> Any:
+            if not before:
+                plain(*args)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, interrupted)
+            session._machine.turns.due = session.release_memory if name == "settle" else None
+            with contextlib.suppress(KeyboardInterrupt):
+                call()
+        call()
+        torch.testing.assert_close(session(x, i), -x.exp()[i])
+    assert session._machine.turns.depth == 0

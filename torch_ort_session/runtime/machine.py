@@ -63,7 +63,7 @@ class Machine:
         policy = Policy(self.policy.rules, {})
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
         fresh = replace(self, policy=policy, arena=arena, bodies=bodies)
-        return replace(fresh, tracer=Tracer(), memo=Memo(), turns=Turns())
+        return replace(fresh, tracer=Tracer(), memo=Memo(), turns=Turns(self.turns.abandon))
 
     def for_body(self, policy: Policy, depth: int) -> Machine:
         """What records and replays a control-flow body, which is watched and counted as one step.

@@ -97,6 +97,12 @@ def recorder_for(
     return None if module is None else TapeRecorder(module, poison=poison, packing=packing)
 
 
+def recorder_or_reason(device: torch.device, poison: bool, packing: Packing) -> Recorder | str:
+    """A recorder for one capture, or why there is none."""
+    found = recorder_for(device, poison=poison, packing=packing)
+    return found or unavailable(device) or "nothing can be recorded here"
+
+
 def strips_for(device: torch.device) -> Callable[[int], NativeStrip] | None:
     """What makes strips of calls whose sizes grow; None where there are none for a device.
 

@@ -19,20 +19,33 @@ class Turns:
     Attributes:
         depth: How many there are, each within the one before.
         due: What was asked for within a run, and is done at the end of the outermost.
+        abandon: Gives up what a run that was broken off has left for somebody to read.
     """
 
-    __slots__ = ("depth", "due")
+    __slots__ = ("abandon", "depth", "due")
 
-    def __init__(self) -> None:
+    def __init__(self, abandon: Callable[[], None] = lambda: None) -> None:
         self.depth = 0
         self.due: Callable[[], None] | None = None
+        self.abandon = abandon
 
-    def end(self) -> None:
-        """The innermost run is over."""
-        self.depth -= 1
-        if self.due is not None and not self.depth:
-            due, self.due = self.due, None
+    def later(self, due: Callable[[], None]) -> bool:
+        """Do something at the end of the run that is under way; False when none is."""
+        if self.depth:
+            self.due = due
+        return bool(self.depth)
+
+    def settle(self) -> None:
+        """A run is over: do what was put off."""
+        due = self.due
+        if due is not None and not self.depth:
+            self.due = None
             due()
+
+    def broken_off(self, error: BaseException) -> None:
+        """A run ends with an error, which is no :class:`Exception` where it was interrupted anywhere."""
+        if self.depth == 1 and not isinstance(error, Exception):
+            self.abandon()
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Iterator[None]:
@@ -52,5 +65,10 @@ class Turns:
         self.depth += 1
         try:
             yield
+        except BaseException as error:
+            self.broken_off(error)
+            raise
         finally:
-            self.end()
+            self.depth -= 1
+            if self.due is not None:
+                self.settle()

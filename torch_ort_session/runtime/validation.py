@@ -137,6 +137,11 @@ class ValidationWord:
             if fault is not None:
                 raise fault.error()
 
+    def abandon(self) -> None:
+        """Give up the ticket of a run that was interrupted before anybody read the word: it gave nothing."""
+        if self.deferral is None:
+            self.ticket, self.on = None, False
+
     def forget(self) -> None:
         """Give up the ticket of a run that never ends, in a forked child."""
         self.ticket, self.deferral, self.on = None, None, False
@@ -158,6 +163,9 @@ class Unvalidated:
 
     def check(self) -> None:
         """Nobody was told of anything."""
+
+    def abandon(self) -> None:
+        """There is nothing to give up."""
 
     def forget(self) -> None:
         """There is nothing to forget."""
