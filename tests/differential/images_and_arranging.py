@@ -289,6 +289,24 @@ def gather_nd(rng: Generator) -> OpCase:
     return ms("GatherND", [t(*shape), const(np.stack(rows, -1), one_of(rng, "int32", "int64"))])
 
 
+def crop(rng: Generator) -> OpCase:
+    borders = numbers(rng, 0, 2, 4)
+    attrs: dict[str, Any] = {"border": borders}
+    if rng.random() < 0.5:
+        attrs["scale"] = numbers(rng, 1, 3, 2)
+    shape = (*numbers(rng, 1, 3, 2), *numbers(rng, 5, 7, 2))
+    return OpCase("Crop", [t(*shape)], attrs, opset=9, oracle="onnxruntime")
+
+
+def image_scaler(rng: Generator) -> OpCase:
+    shape = numbers(rng, 1, 4, 4)
+    attrs = {
+        "bias": [float(n) for n in rng.uniform(-1, 1, shape[1])],
+        "scale": one_of(rng, 1.0, 0.5, 1 / 255),
+    }
+    return OpCase("ImageScaler", [t(*shape)], attrs, opset=9, oracle="onnxruntime")
+
+
 ROWS = {
     "BiasAdd": Row(bias_add),
     "BiasSplitGelu": Row(bias_split_gelu),
@@ -315,5 +333,7 @@ ROWS = {
     "MurmurHash3 of texts": Row(murmur_of_texts, ("string",), seam=True),
     "Pad": Row(pad, trials=24, seam=True),
     "Range": Row(range_, ("float32", "float64", "int16", "int32", "int64"), trials=8, seam=True),
+    "Crop": Row(crop, seam=True),
+    "ImageScaler": Row(image_scaler),
     "GatherND": Row(gather_nd, ("float32", "int64", "bool"), trials=10),
 }
