@@ -92,6 +92,15 @@ def test_m2_a_mask_that_is_left_out_is_made() -> None:
     assert "mask" in message(tos.errors.InputError, lambda: eager.run(None, {"ids": feed["ids"]}))
 
 
+def test_a_feed_that_does_not_tell_the_masks_size_is_what_is_refused() -> None:
+    session = loaded(attention(), buckets=(LENGTHS,))
+    for wrong in (torch.zeros(5, dtype=torch.int64), [[1, 2, 3], [4]]):
+        told = message(tos.InputError, lambda wrong=wrong: session.run(None, {"ids": wrong}))
+        assert told.startswith("input 'ids': got ")
+    told = message(tos.InputError, lambda: session.run(None, {}))
+    assert told == "required input(s) 'ids', 'mask' are missing; nothing was fed"
+
+
 @pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.device("meta"), torch.no_grad])
 def test_masks_and_paddings_are_made_in_the_callers_modes(mode: Callable[[], Any]) -> None:
     session, eager = loaded(attention(), buckets=(LENGTHS,)), loaded(attention(), capture="off")

@@ -75,13 +75,17 @@ class Mask:
 
     def made(self, feed: Mapping[str, object]) -> torch.Tensor | None:
         """Ones, as large as the feeds; None where they do not tell."""
-        sizes = [
-            _size_in(feed, self.symbols.get(dim, ())) if isinstance(dim, str) else dim for dim in self.dims
-        ]
+        sizes = [self._size(feed, dim) if isinstance(dim, str) else dim for dim in self.dims]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             return None
         return torch.ones(known, dtype=self.dtype, device=self.device)
+
+    def _size(self, feed: Mapping[str, object], symbol: str) -> int | None:
+        where = self.symbols.get(symbol, ())
+        size = _size_in(feed, where)
+        # A feed that has no such dim is refused in its own words, not for want of a mask.
+        return 1 if size is None and any(feed.get(name) is not None for name, _ in where) else size
 
 
 @dataclass(frozen=True, slots=True)
