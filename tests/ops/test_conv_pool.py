@@ -86,3 +86,13 @@ def test_a_window_of_pads_alone_averages_nothing() -> None:
     y = average_pool(torch.ones(1, 1, 2), kernel_shape=[1], pads=[1, 0])
     assert y[0, 0, 1:].tolist() == [1.0, 1.0]
     assert y[0, 0, 0].isnan()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_bytes_with_the_channels_last_are_pooled(dtype: torch.dtype, rank: int) -> None:
+    x = torch.randint(0, 100, (2, *[20] * rank, 3), generator=torch.Generator().manual_seed(1)).to(dtype)
+    last = x.movedim(-1, 1)
+    kernel = [2, 3, 2][:rank]
+    wanted = max_pool_1(last.to(torch.float32).contiguous(), kernel_shape=kernel).to(dtype)
+    assert torch.equal(max_pool_1(last, kernel_shape=kernel), wanted)

@@ -89,9 +89,8 @@ def nhwc_max_pool(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.NhwcMaxPool
     """
-    # With this layout torch pools no bytes of more than 127 elements a channel.
     y, _ = max_pool(
-        x.movedim(-1, 1).contiguous(),
+        x.movedim(-1, 1),
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
         dilations=dilations,

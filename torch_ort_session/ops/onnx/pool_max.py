@@ -153,6 +153,9 @@ def _max_pool(
     strides: list[int] | None,
     indexed: bool,
 ) -> tuple[Tensor, Tensor | None]:
+    if not x.is_floating_point():
+        # With the channels last torch pools no bytes of more than 127 (255) elements a channel.
+        x = x.contiguous()
     rank = len(kernel_shape)
     sizes = x.shape[2:]
     if len(sizes) != rank or rank not in _POOLS:
