@@ -254,12 +254,13 @@ def test_m11_kernels_that_check_say_so() -> None:
 
 
 def _reaches(function: Any, seen: set[str]) -> bool:
-    """Whether a function calls check_index, itself or through functions of its module."""
+    """Whether a function calls check_index, itself or through functions of the package."""
     for name in _names(function.__code__):
         called = function.__globals__.get(name)
         if called is check_index:
             return True
-        if name not in seen and inspect.isfunction(called) and called.__module__ == function.__module__:
+        ours = inspect.isfunction(called) and called.__module__.startswith("torch_ort_session.ops.")
+        if name not in seen and ours:
             seen.add(name)
             if _reaches(called, seen):
                 return True
