@@ -116,7 +116,7 @@ def test_verify_poisons_slots(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(poison)
         return recorder_for(device, poison=poison) or cpu_recorder()
 
-    monkeypatch.setattr("torch_ort_session.session.recorder_for", noted)
+    monkeypatch.setattr("torch_ort_session.runtime.record.recorder_for", noted)
     for verify in (False, True):
         proto = model("g (float[n] x) => (float[n] y) { a = Exp(x) y = Neg(a) }")
         warmed(tos.load(proto, options=tos.Options(verify=verify)), {"x": torch.randn(3)})
