@@ -65,3 +65,45 @@ def test_infinite_costs_still_give_a_path() -> None:
     case = OpCase("DynamicTimeWarping", [const(cost)], domain="com.microsoft")
     (path,) = tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
     assert path[:, 0].tolist() == [0, 0] and path[:, -1].tolist() == [2, 3]
+
+
+def mixture(op: str, attrs: dict[str, Any], *rest: Any) -> OpCase:
+    tokens: list[Any] = [const(np.ones((2, 4))), const(np.ones((2, 3))), *rest]
+    return OpCase(op, tokens, attrs, domain="com.microsoft")
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"activation_type": "swiglu"}, "needs the weights of a third projection"),
+        ({"activation_type": "tanh"}, "activation_type 'tanh' with swiglu_fusion 0 is not known"),
+        ({"use_sparse_mixer": 1, "k": 3}, "a sparse mixer chooses 2 experts, not 3"),
+    ],
+)
+def test_mixtures_refuse_what_has_no_meaning(attrs: dict[str, Any], message: str) -> None:
+    case = mixture("MoE", attrs, const(np.ones((3, 4, 4))), None, const(np.ones((3, 4, 4))))
+    with pytest.raises(tos.SessionError, match=message):
+        tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+
+
+@pytest.mark.parametrize("attrs", [{"quant_type": "nvfp4"}, {"weights_prepacked": 1}])
+def test_layouts_of_one_device_are_refused(attrs: dict[str, Any]) -> None:
+    weights, scales = const(np.ones((3, 4, 2)), "uint8"), const(np.ones((3, 4)))
+    case = mixture("QMoE", attrs, weights, scales, None, weights, scales)
+    with pytest.raises(tos.SessionError, match="int and fp8 weights in the plain layout are"):
+        tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+
+
+def test_what_an_expert_makes_of_others_tokens_does_not_matter() -> None:
+    """An expert that overflows takes nothing from tokens that it does not get."""
+    first = np.ones((3, 4, 4))
+    first[2] = np.inf
+    scores = np.array([[3.0, 0.0, -3.0]] * 9)
+    case = OpCase(
+        "MoE",
+        [const(np.ones((9, 4))), const(scores), const(first), None, const(np.ones((3, 4, 4)))],
+        {"normalize_routing_weights": 1},
+        domain="com.microsoft",
+    )
+    (y,) = tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+    assert y.tolist() == [[16.0] * 4] * 9
