@@ -180,7 +180,7 @@ class FakeTorch(FakeCuda):
     @contextlib.contextmanager
     def watching(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Sessions capture although each call is watched, which else keeps them from it."""
-        patch.setattr(session_module, "watched", lambda: False)
+        patch.setattr(session_module, "stepwise", lambda: False)
         with self.calls:
             yield
 
