@@ -22,7 +22,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeTorch]:
     made = FakeTorch()
     with made.watching(monkeypatch):
         # The driver stands where a device is: it is nobody who has to see each call.
-        monkeypatch.setattr(bodies, "watched", lambda: False)
+        monkeypatch.setattr(bodies, "stepwise", lambda: False)
         yield made
     assert made.open_pools() == [] and made.capture is None
 
