@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from differential import attention_rows, images_and_arranging, quantized_tensors, quantized_weights
+from differential import (
+    attention_rows,
+    gates_and_integers,
+    images_and_arranging,
+    quantized_tensors,
+    quantized_weights,
+)
 from differential.single import Row, check_row
 
 ROWS: dict[str, Row] = {
@@ -15,6 +21,7 @@ ROWS: dict[str, Row] = {
     **quantized_weights.ROWS,
     **quantized_tensors.ROWS,
     **images_and_arranging.ROWS,
+    **gates_and_integers.ROWS,
 }
 
 

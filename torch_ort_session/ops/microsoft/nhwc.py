@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.dense import fused_conv
 from torch_ort_session.ops.onnx.conv import conv
 from torch_ort_session.ops.onnx.pool_max import max_pool
 
@@ -98,5 +99,63 @@ def nhwc_max_pool(
         pads=pads,
         strides=strides,
         ctx=ctx,
+    )
+    return y.movedim(1, -1)
+
+
+@kernel("NhwcFusedConv", domain="com.microsoft", since=(1,))
+def nhwc_fused_conv(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    z: Tensor | None = None,
+    *,
+    activation: str = "",
+    activation_params: list[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    """FusedConv with the channels of images last, and those of the weight where Conv has them.
+
+    Args:
+        x: Floats [N, D1..Dn, C].
+        w: [M, C / group, K1..Kn].
+        b: [M].
+        z: Added before the activation, [N, O1..On, M].
+        activation: Relu, Tanh, Sigmoid, LeakyRelu, Clip, HardSigmoid, or nothing.
+        activation_params: Numbers of the activation, in the order of its attributes.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: Dilation by axis.
+        group: Number of channel groups.
+        kernel_shape: K1..Kn once more.
+        pads: Begins, then ends.
+        strides: Stride by axis.
+
+    Returns:
+        [N, O1..On, M].
+
+    Raises:
+        ValueError: An unknown activation, or an attribute that does not fit the inputs.
+
+    Source:
+        https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.NhwcFusedConv
+    """
+    y = fused_conv(
+        x.movedim(-1, 1),
+        w,
+        b,
+        None if z is None else z.movedim(-1, 1),
+        activation=activation,
+        activation_params=activation_params,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
     )
     return y.movedim(1, -1)
