@@ -6,11 +6,16 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops._helpers.nibbles import unpacked
 from torch_ort_session.ops.kernel import KernelContext, kernel
+
+# Elements of W that are taken out of their quantized form at once on a CPU: they stay in its cache, and the
+# whole of W is never there.
+_STRIP = 1 << 18
 
 
 @kernel("MatMulNBits", domain="com.microsoft", since=(1,), checks=True)
@@ -59,32 +64,37 @@ def matmul_nbits(
         y = a.new_zeros(*a.shape[:-1], N)
         return y if bias is None else y + bias
     order = None if g_idx is None else check_index(g_idx[:K], -(-K // block_size), ctx)
-    weight = _dequantized(b, scales, zero_points, order, bits, block_size, (N, K)).to(a.dtype)
-    return torch.nn.functional.linear(a, weight, bias)
+    codes, scale = b.reshape(N, -1), scales.reshape(N, -1)
+    zeros = None if zero_points is None else zero_points.reshape(N, -1)
+    strip = max(_STRIP // K, 1) if a.is_cpu else N
+    parts = []
+    for start in range(0, N, strip):
+        rows = slice(start, start + strip)
+        zero = None if zeros is None else zeros[rows]
+        weight = _dequantized(codes[rows], scale[rows], zero, order, bits, block_size, K)
+        parts.append(F.linear(a, weight.to(a.dtype), None if bias is None else bias[rows]))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
 def _dequantized(
     b: Tensor,
-    scales: Tensor,
+    scale: Tensor,
     zero_points: Tensor | None,
     order: Tensor | None,
     bits: int,
     block_size: int,
-    shape: tuple[int, int],
+    columns: int,
 ) -> Tensor:
-    rows, columns = shape
-    blocks = -(-columns // block_size)
-    scale = scales.reshape(rows, blocks)
-    if zero_points is None:
-        zero = torch.full_like(scale, 1 << (bits - 1))
-    elif zero_points.dtype is torch.uint8:
-        zero = unpacked(zero_points.reshape(rows, -1), bits)[:, :blocks].to(scale.dtype)
-    else:
-        zero = zero_points.reshape(rows, blocks)
-    numbers = unpacked(b.reshape(rows, -1), bits).to(scale.dtype)
+    """Some rows of W [rows, columns] from theirs of the inputs."""
+    rows, blocks = scale.shape
+    zero: Tensor | int = 1 << (bits - 1)
+    if zero_points is not None:
+        packed = zero_points.dtype is torch.uint8
+        zero = unpacked(zero_points, bits)[:, :blocks].to(scale.dtype) if packed else zero_points
+    numbers = unpacked(b, bits).to(scale.dtype)
     if order is not None:
-        shifted = numbers[:, :columns] - torch.index_select(zero, 1, order)
-        return shifted * torch.index_select(scale, 1, order)
+        zero = torch.index_select(zero, 1, order) if isinstance(zero, Tensor) else zero
+        return (numbers[:, :columns] - zero) * torch.index_select(scale, 1, order)
     blocked = numbers.reshape(rows, blocks, block_size)
-    weight = (blocked - zero.unsqueeze(2)) * scale.unsqueeze(2)
+    weight = (blocked - (zero.unsqueeze(2) if isinstance(zero, Tensor) else zero)) * scale.unsqueeze(2)
     return weight.reshape(rows, -1)[:, :columns]
