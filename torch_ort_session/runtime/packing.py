@@ -107,15 +107,18 @@ class Packing:
         """The calls that write what oneDNN's convolution gave into its result.
 
         Args:
-            full: Arguments of ``mkldnn::_convolution_pointwise``, the last three at their defaults.
+            full: Arguments of ``mkldnn::_convolution_pointwise``; the last three, of what it does beside, may lack.
             result: What it gave: a tensor of its own.
 
         Returns:
             The calls in order; none where there are no such calls.
         """
         x, w, b, pads, strides, dilations, groups = full[:7]
+        if w.layout is not torch.strided or (len(full) > 7 and full[7] != "none"):
+            # A weight that is packed already, or something that is done with the sum.
+            return []
         turned = result.is_contiguous(memory_format=torch.channels_last)
-        if not turned or _storage(w) not in self._constants or not _has_sum():
+        if not turned or not self._admits(w) or not _has_sum():
             return []
         geometry = _Geometry(tuple(pads), tuple(strides), tuple(dilations), groups, tuple(x.shape))
         packed = self._packed(w, geometry)
@@ -135,7 +138,8 @@ class Packing:
             result: What it gave.
         """
         x, w, _, pads, extra, strides, dilations, groups = full[:8]
-        if _storage(w) not in self._constants or not hasattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT):
+        known = w.layout is torch.strided and _storage(w) in self._constants
+        if not known or not hasattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT):
             return list(full)
         ends = (*pads, *extra)
         geometry = _Geometry(ends, tuple(strides), tuple(dilations), groups, tuple(x.shape))
@@ -148,6 +152,9 @@ class Packing:
                 return list(full)
             self._keep(w, geometry, packed)
         return [x, packed, *full[2:]]
+
+    def _admits(self, w: torch.Tensor) -> bool:
+        return w.layout is torch.strided and _storage(w) in self._constants
 
     def _packed(self, w: torch.Tensor, geometry: _Geometry) -> torch.Tensor | None:
         entry = self._entries.get((*_place(w), geometry))
