@@ -54,6 +54,10 @@ WIDE_PAST = [t(2, 2, 5, 16), t(2, 2, 5, 16)]
 WIDE_ANGLES = [t(12, 8), t(12, 8)]
 ONE = [t(2, 1, 32), t(2, 1, 16), t(2, 1, 16)]
 AFTER = [const([5, 5], "int32"), const(6, "int32")]
+STORED = [t(2, 2, 5, 8, low=-100, high=100, dtype="int8")] * 2
+SCALES = [const([0.02]), const([0.03])]
+BYTES = {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}
+WINDOWED = [*ONE, t(2, 2, 3, 8), t(2, 2, 3, 8), const([7, 7], "int32"), const(8, "int32")]
 IDS = const([[0, 2, 1], [4, 3, 3]], "int64")
 
 
@@ -112,4 +116,6 @@ CASES: tuple[OpCase, ...] = (
     gqa([Q, K, V, None, None, *FIRST], {"smooth_softmax": 1}, grad=True, id="smooth"),
     gqa([Q, K, V, None, None, *FIRST, None, None, None, None, t(4)], grad=True, id="sink"),
     gqa([Q, K, V, None, None, *FIRST, None, None, None, t(2, 4, 3, 3)], id="bias"),
+    gqa([*ONE, *STORED, *AFTER, *[None] * 5, *SCALES], BYTES, id="bytes"),
+    gqa([*WINDOWED, *[None] * 9], {"sliding_window_cache": 1, "local_window_size": 3}, id="window_cache"),
 )

@@ -23,6 +23,15 @@ from torch_ort_session.ops._helpers.attention import (
     weighted,
 )
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.kv_cache import (
+    Stored,
+    Window,
+    appended,
+    dequantized,
+    kept,
+    quantized,
+    window,
+)
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -94,16 +103,16 @@ def group_query_attention(
         position_ids: int64 [B, L]; None counts on from the cache.
         attention_bias: Added to the scores, broadcastable to [B, H, L, T].
         head_sink: [H], the logit of a key that every query sees and that has no value.
-        k_scale: Not supported.
-        v_scale: Not supported.
+        k_scale: float32, what the numbers of a quantized cache are multiplied by.
+        v_scale: The same for the values.
         q_norm_weight: [D], for a root mean square normalization of the queries before the rotation.
         k_norm_weight: [D], the same for the keys.
-        query_seqlens: Not supported.
+        query_seqlens: int32 [B], how many new rows of each sample count; the others are padding behind.
         causal: Whether a query sees no later key.
         do_rotary: Whether to rotate queries and keys by their position.
         k_norm_epsilon: Epsilon of the keys' normalization; None is ``qk_norm_epsilon``.
-        k_quant_type: NONE; others are not supported.
-        kv_cache_bit_width: Not supported.
+        k_quant_type: NONE, PER_TENSOR or PER_CHANNEL: how the cache of keys is quantized.
+        kv_cache_bit_width: 8, or 4 for two numbers in a byte.
         kv_num_heads: G.
         local_window_size: Number of keys in sight, the query's own counted; -1 for no bound.
         num_heads: H.
@@ -112,10 +121,10 @@ def group_query_attention(
         qk_output: What the fourth output holds: 1 the masked scores, 2 the probabilities.
         rotary_interleaved: Whether a pair is two neighbours rather than one of each half.
         scale: Factor of the scores; None and 0 are ``1 / sqrt(D)``.
-        sliding_window_cache: Not supported.
+        sliding_window_cache: Whether the caches hold the last positions only, in their order from row 0.
         smooth_softmax: 1 for a sink of logit 0 in every head.
         softcap: Bound of the scores by ``tanh``, 0 for none.
-        v_quant_type: NONE; others are not supported.
+        v_quant_type: The same for the values.
 
     Returns:
         The result [B, L, H * D], the caches [B, G, C, D], where C is the greater of P and the total length,
@@ -127,8 +136,6 @@ def group_query_attention(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GroupQueryAttention
     """
-    if k_quant_type != "NONE" or v_quant_type != "NONE" or sliding_window_cache or query_seqlens is not None:
-        raise ValueError("quantized caches, caches of a window and padded chunks are not supported.")
     q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
         width = q.shape[3:]
@@ -136,8 +143,13 @@ def group_query_attention(
         k = torch.rms_norm(k, width, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     length = q.shape[2]
     valid = seqlens_k.reshape(-1) + 1
-    # The first call fills an empty cache, where shorter samples are padded behind.
-    before = torch.zeros_like(valid) if total_sequence_length == length else valid - length
+    if query_seqlens is not None:
+        before = valid - query_seqlens.reshape(-1)
+    elif sliding_window_cache:
+        before = (valid - length).clamp(min=0)
+    else:
+        # The first call fills an empty cache, where shorter samples are padded behind.
+        before = torch.zeros_like(valid) if total_sequence_length == length else valid - length
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise ValueError("do_rotary needs cos_cache and sin_cache.")
@@ -148,24 +160,61 @@ def group_query_attention(
         width_of = 2 * cos_cache.shape[1]
         q = rotate(q, cos, sin, width_of, rotary_interleaved != 0)
         k = rotate(k, cos, sin, width_of, rotary_interleaved != 0)
-    present_key = _appended(past_key, k, before, total_sequence_length)
-    present_value = _appended(past_value, v, before, total_sequence_length)
-    seen_key = present_key[:, :, :total_sequence_length]
-    seen_value = present_value[:, :, :total_sequence_length]
-    mask = visible(
-        length,
-        total_sequence_length,
-        q.device,
-        causal=causal != 0,
-        offset=before,
-        left=local_window_size - 1 if local_window_size > 0 else -1,
-        valid=None if causal else valid,
-    )
-    if attention_bias is not None:
-        mask = combine(attention_bias[..., :total_sequence_length], mask)
+    keys = _stored(k_quant_type, k_scale, kv_cache_bit_width, past_key)
+    values = _stored(v_quant_type, v_scale, kv_cache_bit_width, past_value)
+    k, v = quantized(k, keys), quantized(v, values)
+    mask: Tensor | None
+    if sliding_window_cache:
+        if past_key is None or past_value is None or qk_output:
+            raise ValueError("a cache of a window needs past_key and past_value, and gives no scores.")
+        rows = window(past_key.shape[2], local_window_size, length, valid, query_seqlens)
+        seen_key, present_key = kept(past_key, k, rows.source)
+        seen_value, present_value = kept(past_value, v, rows.source)
+        mask = _in_window(rows, local_window_size, attention_bias)
+    else:
+        present_key = appended(past_key, k, before, total_sequence_length, query_seqlens)
+        present_value = appended(past_value, v, before, total_sequence_length, query_seqlens)
+        seen_key = present_key[:, :, :total_sequence_length]
+        seen_value = present_value[:, :, :total_sequence_length]
+        mask = visible(
+            length,
+            total_sequence_length,
+            q.device,
+            causal=causal != 0,
+            offset=before,
+            left=local_window_size - 1 if local_window_size > 0 else -1,
+            valid=None if causal else valid,
+        )
+        if attention_bias is not None:
+            mask = combine(attention_bias[..., :total_sequence_length], mask)
     weighing = _Weighing(scale or None, softcap, head_sink, smooth_softmax == 1, qk_output)
+    seen_key, seen_value = dequantized(seen_key, keys, q.dtype), dequantized(seen_value, values, q.dtype)
     y, products = _attend(q, seen_key, seen_value, mask, weighing)
     return merge_heads(y), present_key, present_value, products
+
+
+def _stored(kind: str, scale: Tensor | None, bits: int, past: Tensor | None) -> Stored:
+    if kind == "NONE":
+        return Stored(None, False, torch.int8)
+    if scale is None:
+        raise ValueError(f"a cache quantized {kind} needs its scale.")
+    if scale.numel() > 1 and scale.dim() < 4:
+        scale = scale.reshape(1, -1, 1, scale.shape[-1])
+    packed = bits == 4
+    dtype = past.dtype if past is not None else torch.uint8 if packed else torch.int8
+    return Stored(scale, packed, dtype)
+
+
+def _in_window(rows: Window, width: int, bias: Tensor | None) -> Tensor:
+    """What each query sees of a cache of a window and the new rows, with the bias of their positions."""
+    position, query = rows.position[:, None, None, :], rows.query[:, None, :, None]
+    seen = (position >= 0) & (position <= query) & (position > query - width)
+    if bias is None:
+        return seen
+    column = rows.position.clamp(0, bias.shape[3] - 1)[:, None, None, :]
+    shape = (column.shape[0], *bias.shape[1:3], column.shape[3])
+    spread = bias.expand(shape[0], -1, -1, -1)
+    return torch.where(seen, torch.gather(spread, 3, column.expand(shape)), -math.inf)
 
 
 def _heads(
@@ -175,22 +224,6 @@ def _heads(
         size = query.shape[2] // (heads + 2 * groups)
         query, key, value = torch.split(query, [heads * size, groups * size, groups * size], 2)
     return split_heads(query, heads), split_heads(key, groups), split_heads(value, groups)
-
-
-def _appended(past: Tensor | None, new: Tensor, before: Tensor, total: int) -> Tensor:
-    """A cache with the new rows behind those of each sample that count."""
-    if past is None or past.shape[2] == 0:
-        return new.contiguous()
-    capacity, length = past.shape[2], new.shape[2]
-    if past.shape[0] == 1 and total == capacity + length:
-        return torch.cat((past, new), 2)
-    row = torch.arange(max(capacity, total), device=past.device)
-    start = before.reshape(-1, 1).to(torch.int64)
-    fresh = (row >= start) & (row < start + length)
-    # Rows of the past come first in what is picked from, then the new ones.
-    source = torch.where(fresh, capacity + row - start, row.clamp(max=capacity - 1))
-    index = source[:, None, :, None].expand(-1, past.shape[1], -1, past.shape[3])
-    return torch.gather(torch.cat((past, new), 2), 2, index)
 
 
 def _attend(
