@@ -85,8 +85,8 @@ LARGE = made(
 
 def test_bounds() -> None:
     assert memory.judge([made("good")]) == []
-    assert memory.judge([made("small", live=1e4, sum=7e4, scratch=0)]) == []
-    assert len(memory.judge([made("larger", live=1e4, sum=8e4, scratch=0)])) == 1
+    assert memory.judge([made("small", live=1e4, sum=1.4e5, scratch=0)]) == []
+    assert len(memory.judge([made("larger", live=1e4, sum=1.5e5, scratch=0)])) == 1
     assert memory.judge([made("scratch", sum=4e6, scratch=1e6, sum_over_live=4 / 3)]) == []
     assert len(memory.judge([made("more", sum=4e6, scratch=0.5e6, sum_over_live=4 / 3)])) == 1
     assert_expected_inline(

@@ -159,6 +159,16 @@ def test_what_torch_computes_is_left_to_it_where_it_does_not_tell_how(
         assert not into(pack, x, w)
 
 
+def test_what_else_a_convolution_does_is_kept() -> None:
+    pack, x, w = Packing(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
+    where = [[0, 0], [1, 1], [1, 1], 1]
+    for does, calls in (("none", 2), ("relu", 0)):
+        full = [x, w, None, *where, does, [], ""]
+        with pack.admitting([w]), torch.no_grad():
+            made = torch.ops.mkldnn._convolution_pointwise(*full)
+            assert len(pack.summed(full, made)) == calls
+
+
 # The input's shape, the weight's, attributes.
 TRANSPOSED = {
     "images": ((1, 8, 30, 20), (8, 16, 3, 3), "<strides = [2, 2], pads = [1, 1, 1, 1]>"),
