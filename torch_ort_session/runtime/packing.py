@@ -107,7 +107,7 @@ class Packing:
         """The calls that write what oneDNN's convolution gave into its result.
 
         Args:
-            full: Arguments of ``mkldnn::_convolution_pointwise``; the last three, of what it does beside, may lack.
+            full: Arguments of ``mkldnn::_convolution_pointwise``, without the last three or with them.
             result: What it gave: a tensor of its own.
 
         Returns:
