@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from cases import microsoft_gates
 from cases.microsoft_gates import ms
 from opcase import OpCase, const, t
@@ -97,7 +98,37 @@ def nhwc_fused_conv(rng: Generator) -> OpCase:
     return ms("NhwcFusedConv", inputs, attrs, oracle=microsoft_gates.nhwc_fused_conv)
 
 
+def legacy(rng: Generator) -> OpCase:
+    """Element by element, of the default domain as it once was."""
+    op, names = one_of(
+        rng,
+        ("Affine", ("alpha", "beta")),
+        ("Scale", ("scale",)),
+        ("ParametricSoftplus", ("alpha", "beta")),
+        ("ScaledTanh", ("alpha", "beta")),
+    )
+    attrs = {name: float(rng.uniform(-3, 3)) for name in names}
+    # onnxruntime adds 1 to a small power before the logarithm, which loses its digits.
+    oracle = softplus if op == "ParametricSoftplus" else "onnxruntime"
+    return OpCase(op, [t(*dims(rng, 0, 4), low=-9, high=9)], attrs, opset=9, oracle=oracle)
+
+
+def softplus(x: Any, *, alpha: float, beta: float) -> Any:
+    return (alpha * np.logaddexp(0.0, beta * x.astype(np.float64))).astype(x.dtype)
+
+
+def dynamic_slice(rng: Generator) -> OpCase:
+    shape = dims(rng, 1, 4)
+    axes = [int(axis) for axis in rng.permutation(len(shape))[: rng.integers(1, len(shape) + 1)]]
+    kind = one_of(rng, "int32", "int64")
+    listed = [numbers(rng, -4, 4, len(axes)), numbers(rng, -3, 7, len(axes)), axes]
+    inputs = [t(*shape), *(const(part, kind) for part in listed[: one_of(rng, 2, 3)])]
+    return OpCase("DynamicSlice", inputs, opset=9, oracle="onnxruntime")
+
+
 ROWS = {
+    "Affine and its like": Row(legacy, trials=30),
+    "DynamicSlice": Row(dynamic_slice, ("float32", "int64", "bool"), seam=True),
     "GatedAdd": Row(gated_add, ("float32", "float16")),
     "ScaledSiLU": Row(scaled_silu, ("float32", "float16")),
     "SwiGLU": Row(swiglu, ("float32", "float16")),
