@@ -107,7 +107,7 @@ def test_nodes_agree() -> None:
                 len(case.inputs),
             )
         )
-        for draw in (0, 1, 2):
+        for draw in (0, 1, 2, 3):
             feeds = case.feeds("float32", draw)
             wanted = case.expected("float32", 1, feeds)
             assert_counting_rows_match(case, feeds, session.run(None, feeds), wanted)
