@@ -11,6 +11,7 @@ from differential import (
     attention_rows,
     gates_and_integers,
     images_and_arranging,
+    mixtures,
     quantized_tensors,
     quantized_weights,
 )
@@ -20,6 +21,7 @@ ROWS: dict[str, Row] = {
     **attention_rows.ROWS,
     **quantized_weights.ROWS,
     **quantized_tensors.ROWS,
+    **mixtures.ROWS,
     **images_and_arranging.ROWS,
     **gates_and_integers.ROWS,
 }

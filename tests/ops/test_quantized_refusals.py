@@ -107,3 +107,23 @@ def test_what_an_expert_makes_of_others_tokens_does_not_matter() -> None:
     )
     (y,) = tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
     assert y.tolist() == [[16.0] * 4] * 9
+
+
+def test_of_experts_that_score_alike_the_first_are_chosen() -> None:
+    """As TopK of ai.onnx has it; onnxruntime's MoE chooses the last ones."""
+    bias = np.arange(40.0)[:, None] * np.ones(4)
+    case = OpCase(
+        "MoE",
+        [
+            const(np.ones((3, 4))),
+            const(np.ones((3, 40))),
+            const(np.zeros((40, 4, 4))),
+            None,
+            const(np.zeros((40, 4, 4))),
+            const(bias),
+        ],
+        {"k": 3, "normalize_routing_weights": 1},
+        domain="com.microsoft",
+    )
+    (y,) = tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+    np.testing.assert_allclose(y, np.ones((3, 4)), rtol=1e-6)

@@ -143,7 +143,9 @@ def route(
         if k != 2:
             raise ValueError(f"a sparse mixer chooses 2 experts, not {k}.")
         return _sparse(wide, scores.dtype)
-    best, experts = torch.topk(wide, k, -1)
+    # Of experts that score alike the first is chosen, which topk does not promise.
+    ordered, order = torch.sort(wide, dim=-1, descending=True, stable=True)
+    best, experts = ordered[:, :k], order[:, :k]
     if weights is not None:
         shares = torch.gather(weights.to(wide.dtype), 1, experts)
         shares = shares / shares.sum(-1, keepdim=True) if normalize else shares
