@@ -157,6 +157,8 @@ def _bind(step: Step, steps: Steps) -> Call:
         param, value = params[len(inputs) - 1], inputs.pop()
         if value != NOTHING or param.host is not None:
             keywords[param.name] = _constant_host(steps.template[value], param, step)
+        elif len(inputs) < without_default:
+            keywords[param.name] = None
     call = functools.partial(kernel.fn, **keywords) if keywords else kernel.fn
     if step.bodies:
         return _with_bodies(kernel, keywords, step, inputs, params)
