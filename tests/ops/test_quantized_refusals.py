@@ -127,3 +127,11 @@ def test_of_experts_that_score_alike_the_first_are_chosen() -> None:
     )
     (y,) = tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
     np.testing.assert_allclose(y, np.ones((3, 4)), rtol=1e-6)
+
+
+def test_packed_numbers_are_not_gathered_along_their_axis() -> None:
+    data: list[Any] = [const(np.ones((2, 16)), "uint8"), const([0], "int64"), const(np.ones((1, 32)))]
+    attrs = {"gather_axis": 1, "quantize_axis": 0, "block_size": 16}
+    case = OpCase("GatherBlockQuantized", data, attrs, domain="com.microsoft")
+    with pytest.raises(tos.SessionError, match="packed along an axis cannot be gathered along it"):
+        tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))

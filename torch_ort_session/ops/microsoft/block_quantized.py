@@ -70,19 +70,20 @@ def gather_block_quantized(
     Returns:
         Type of ``scales``.
 
+    Raises:
+        ValueError: The axis is one along which numbers lie packed.
+
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GatherBlockQuantized
     """
     rank = data.dim()
     across, along = gather_axis % rank, quantize_axis % rank
-    zero: Tensor | int = 0 if zero_points is None else zero_points
-    if ctx.input_type(0) is ElementType.UINT8:
-        data = unpacked(data, bits)
-        zero = 1 << (bits - 1)
-        if zero_points is not None:
-            zero = unpacked(zero_points, bits).narrow(-1, 0, scales.shape[-1])
-    size, length = data.shape[across], data.shape[along]
-    shape = data.shape[:across] + indices.shape + data.shape[across + 1 :]
+    packing = 8 // bits if ctx.input_type(0) is ElementType.UINT8 else 1
+    if packing > 1 and across == rank - 1:
+        raise ValueError("numbers that lie packed along an axis cannot be gathered along it.")
+    dims = [*data.shape[:-1], data.shape[-1] * packing]
+    size, length = dims[across], dims[along]
+    shape = (*dims[:across], *indices.shape, *dims[across + 1 :])
     if size == 0:
         return scales.new_zeros(shape)
     block = block_size or max(length, 1)
@@ -93,15 +94,22 @@ def gather_block_quantized(
 
     def entries(value: Tensor) -> Tensor:
         """The scales or zero points of the entries, repeated along the blocks."""
+        if across == along:
+            return torch.index_select(value, across, groups)
         part = value
-        if not (part.shape[across] == 1 and size > 1 and across != along):
-            part = torch.index_select(part, across, groups)
-        if across != along:
-            part = part.repeat_interleave(block, along).narrow(along, 0, length)
-        return part
+        if value.shape[across] > 1 or size == 1:
+            part = torch.index_select(value, across, groups)
+        if packing > 1 and value is zero_points:
+            part = unpacked(part, bits).narrow(-1, 0, scales.shape[-1])
+        return part.repeat_interleave(block, along).narrow(along, 0, length)
 
-    number = _selected(data, across, index).to(scales.dtype)
-    number = number - (entries(zero).to(scales.dtype) if isinstance(zero, Tensor) else zero)
+    # Only what is asked for is unpacked.
+    number = _selected(data, across, index)
+    number = (unpacked(number, bits) if packing > 1 else number).to(scales.dtype)
+    if zero_points is not None:
+        number = number - entries(zero_points).to(scales.dtype)
+    elif ctx.input_type(0) is ElementType.UINT8:
+        number = number - (1 << (bits - 1))
     column = [1] * rank
     column[across] = -1
     return torch.where(inside.reshape(column), number * entries(scales), 0).reshape(shape)
