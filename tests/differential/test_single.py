@@ -14,11 +14,13 @@ from differential import (
     mixtures,
     quantized_tensors,
     quantized_weights,
+    sequence_rows,
 )
 from differential.single import Row, check_row
 
 ROWS: dict[str, Row] = {
     **attention_rows.ROWS,
+    **sequence_rows.ROWS,
     **quantized_weights.ROWS,
     **quantized_tensors.ROWS,
     **mixtures.ROWS,
