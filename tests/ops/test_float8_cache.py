@@ -10,8 +10,12 @@ import torch_ort_session as tos
 PAST = [t(2, 2, 8, 8, dtype="float8e4m3fn")] * 2
 CASE = OpCase(
     "GroupQueryAttention",
-    [t(2, 1, 32), t(2, 1, 16), t(2, 1, 16), *PAST, const([5, 3], "int32"), const(6, "int32"), *[None] * 5]
-    + [const([0.02]), const([0.5])],
+    [
+        *[t(2, 1, 32), t(2, 1, 16), t(2, 1, 16), *PAST],
+        *[const([5, 3], "int32"), const(6, "int32")],
+        *[None] * 5,
+        *[const([0.02]), const([0.5])],
+    ],
     {
         "num_heads": 4,
         "kv_num_heads": 2,
