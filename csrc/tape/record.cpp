@@ -39,8 +39,8 @@ at::DataPtr slot_of(const at::Tensor& block, size_t offset) {
 
 void check_fits(const at::Tensor& block, size_t offset, size_t nbytes) {
   TORCH_CHECK(block.is_contiguous() && block.device().is_cpu(), "a block is contiguous memory of the CPU");
-  TORCH_CHECK(offset <= block.nbytes() && nbytes <= block.nbytes() - offset, "a slot of ", nbytes, " bytes at ",
-              offset, " leaves its block of ", block.nbytes());
+  TORCH_CHECK(offset <= block.nbytes() && nbytes <= block.nbytes() - offset, "a slot of ", nbytes,
+              " bytes at ", offset, " leaves its block of ", block.nbytes());
 }
 
 void move_to(const c10::Storage& storage, const at::Tensor& block, size_t offset) {
@@ -96,7 +96,8 @@ std::vector<at::Tensor> give(const std::vector<at::Tensor>& results) {
     TORCH_CHECK(storage_key(result) != 0 && result.device().is_cpu() && !result.is_conj() && !result.is_neg(),
                 "only plain tensors of the CPU give their bytes away");
     const c10::StorageImpl& storage = *result.storage().unsafeGetStorageImpl();
-    TORCH_CHECK(storage.nbytes() == 0 || storage.data_ptr().get() != nullptr, "a result has no bytes to give away");
+    TORCH_CHECK(storage.nbytes() == 0 || storage.data_ptr().get() != nullptr,
+                "a result has no bytes to give away");
   }
   std::vector<at::Tensor> given;
   given.reserve(results.size());
@@ -109,7 +110,8 @@ std::vector<at::Tensor> give(const std::vector<at::Tensor>& results) {
     at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
         c10::Storage(c10::Storage::use_byte_size_t(), nbytes, std::move(bytes), c10::GetCPUAllocator(), true),
         c10::DispatchKeySet(c10::DispatchKey::CPU), result.dtype());
-    made.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(), result.storage_offset());
+    made.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(),
+                                                      result.storage_offset());
     given.push_back(std::move(made));
   }
   return given;

@@ -65,7 +65,8 @@ struct Placement {
 // Where a tape's storages get their bytes. Numbers are places in `Tape::intervals()`.
 struct Layout {
   std::vector<Placement> slots;  // written in place, within a block
-  std::vector<size_t> supplied;  // written in place, in bytes of their own that the first call finds allocated
+  std::vector<size_t>
+      supplied;  // written in place, in bytes of their own that the first call finds allocated
   std::vector<size_t> released;  // freed after their last call: made anew, or supplied
   std::vector<size_t> poisoned;  // slots to fill with 0xFF after their last call
 };
