@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
-import onnx
-import pytest
 from cli.conftest import FLOAT, INT64, save
 from expecttest import assert_expected_inline
 from onnx import helper
-
-from benchmarks import decoder, fetch, recipes
 
 
 def branches(folder: Path) -> str:
@@ -129,48 +124,3 @@ def test_something_must_be_fed(command, dense: str) -> None:
 torch-ort-session: error: nothing is fed to x; give --input NAME=FILE.npy for each, or --random
 """,
     )
-
-
-def written(command, folder: Path, model: str, feed: dict[str, np.ndarray]) -> str:
-    """The page of a model, as the command writes it."""
-    inputs = []
-    for name, array in feed.items():
-        np.save(folder / f"{name}.npy", array)
-        inputs += ["--input", f"{name}={folder / name}.npy"]
-    outcome = command("plan", model, *inputs, "--html", str(folder / "out.html"))
-    assert (outcome.code, outcome.err) == (0, "")
-    return (folder / "out.html").read_text(encoding="utf-8")
-
-
-def assert_stands_alone(text: str) -> None:
-    """The page is small, and nothing in it asks for anything from elsewhere."""
-    assert len(text.encode()) < 2_000_000
-    fetched = r"https?:|//[a-z]|@import|url\(|<link|<img|<iframe|\bsrc=|\bhref=|fetch\(|XMLHttp"
-    assert re.findall(fetched, text) == []
-    for part in ('class="strip"', 'class="tiles"', "<svg", "<h2>Memory</h2>"):
-        assert part in text
-
-
-def test_the_page_of_a_decoder(command, folder: Path) -> None:
-    size = decoder.Size()
-    onnx.save(decoder.make_decoder(size), folder / "decoder.onnx")
-    feed = {name: value.numpy() for name, value in decoder.first_feed(size, past=20).items()}
-    text = written(command, folder, str(folder / "decoder.onnx"), feed)
-    assert_stands_alone(text)
-    assert "There is no seam: a replay is one launch." in text
-
-
-@pytest.mark.zoo
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("silero-vad", ("key feeds: sr = 16000", "There is no seam: a replay is one launch.")),
-        ("kokoro-int8", ("/encoder/Range", "its input &#x27;limit&#x27; is a number that follows from data")),
-    ],
-)
-def test_the_page_of_a_real_model(command, folder: Path, name: str, words: tuple[str, ...]) -> None:
-    model = next(each for each in fetch.read_zoo() if each["name"] == name)
-    text = written(command, folder, str(fetch.fetch(model)), recipes.feeds(model, model["sizes"][0]))
-    assert_stands_alone(text)
-    for each in words:
-        assert each in text
