@@ -355,6 +355,9 @@ class Session:
             self._lock.release()
         else:
             self._lock = threading.RLock()
+            # Bindings go on with their own machines, which share the turns and belong to the policy.
+            self._machine.turns.give_up()
+            self._machine.policy.abandon()
             self._machine = self._machine.renewed()
             self._validation.forget()
 

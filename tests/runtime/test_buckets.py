@@ -21,6 +21,7 @@ from benchmarks import fetch, recipes
 from torch_ort_session import Bucket
 from torch_ort_session.ops import native
 from torch_ort_session.plan.report import Reason
+from torch_ort_session.runtime import padded
 from torch_ort_session.runtime.record import TapeRecorder
 
 WIDTH, WORDS = 8, 40
@@ -229,6 +230,20 @@ node   op  reason                   message
 (run)      padding changes results  a padded run differs from an unpadded one: 'total': the
 numbers differ by up to 1, where 0.0003 is rounding""",
     )
+
+
+def test_an_interrupted_comparison_refuses_no_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = loaded(attention(), buckets=(LENGTHS,), verify=True)
+    feed = prompt(5)
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(padded, "run_eagerly", interrupted)
+        session.run(None, feed)
+    session.run(None, feed)
+    assert counted(session, "refused buckets", "probe mismatches", "padded runs") == (0, 0, 2)
 
 
 def test_without_verify_padding_is_the_callers_promise() -> None:

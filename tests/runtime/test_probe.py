@@ -186,3 +186,20 @@ def test_a_difference_in_words() -> None:
 'y': the replay gave float32[2], the eager run float64[2]
 'y': the replay gave Tensor, the eager run NoneType""",
     )
+
+
+def test_an_interrupted_probe_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, eager = pair("g (float[n] x) => (float[n] y) { a = Exp(x) y = Neg(a) }", verify=True)
+    warmed(session, {"x": torch.ones(3)})
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(attempts, "by_steps", interrupted)
+        session.run(None, {"x": torch.zeros(3)})
+    assert counted(session, "probe mismatches") == (0,)
+    for _ in range(5):
+        agree(session, eager, {"x": torch.randn(3)})
+    assert states(session) == ["captured"]
+    assert counted(session, "probes", "probe mismatches") == (2, 0)

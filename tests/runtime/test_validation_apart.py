@@ -101,6 +101,40 @@ def test_m11_a_child_process_is_not_held_up_by_a_run_of_another_thread() -> None
     session.run(None, feed(GOOD))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_m18_a_binding_goes_on_in_a_child_process_of_a_run_of_another_thread() -> None:
+    session = session_on(PICK)
+    binding, y = session.bind(), torch.zeros(3)
+    binding.output("y", y)
+    for _ in range(4):
+        binding.run(feed(GOOD))
+    started, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with session._lock, session._machine.turns.alone("a run"):
+            started.set()
+            over.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    started.wait(30)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for _ in range(4):
+                y.zero_()
+                binding.run(feed(GOOD))
+            code = 0 if y.tolist() == session.run(None, feed(GOOD))[0].tolist() == [0, 4, 3] else 2
+        finally:
+            os._exit(code)
+    over.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    binding.run(feed(GOOD))
+    assert y.tolist() == [0, 4, 3]
+
+
 def test_m11_a_module_is_validated_where_torch_would_not_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_on(PICK)
     with pytest.raises(tos.KernelError, match="index"):

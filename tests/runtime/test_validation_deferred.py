@@ -277,3 +277,11 @@ def test_m11_a_binding_that_is_gone_leaves_its_ticket_to_check() -> None:
     told(session.check)
     session.check()
     session.run(None, {"x": torch.arange(5.0), "i": GOOD})
+
+
+def test_m11_runs_that_are_only_checked_leave_nothing_behind() -> None:
+    lab = Lab()
+    for _ in range(20):
+        lab.run(GOOD)
+        lab.session.check()
+    assert len(lab.binding._recipients.deferrals) <= 1

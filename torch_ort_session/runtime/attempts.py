@@ -201,17 +201,25 @@ def _probed(
     policy = machine.policy
     policy.count(counters.PROBES)
     restore_random(machine.device, state)
-    wrong = "the eager run failed on what the replay accepted"
+
+    def refuse(wrong: str) -> None:
+        entry.proven = True
+        policy.count(counters.MISMATCHES)
+        message = f"a replay on other feeds differs from an eager run: {wrong}"
+        policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
+
+    # An interrupt is no answer: the next replay asks again.
     try:
         eager = by_steps(program, fed)
-        wrong = difference(outputs, replayed, eager)
-    finally:
-        entry.proven = True
-        if wrong:
-            policy.count(counters.MISMATCHES)
-            message = f"a replay on other feeds differs from an eager run: {wrong}"
-            policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
-    return eager if wrong else None
+    except Exception:
+        refuse("the eager run failed on what the replay accepted")
+        raise
+    wrong = difference(outputs, replayed, eager)
+    if wrong:
+        refuse(wrong)
+        return eager
+    entry.proven = True
+    return None
 
 
 def _breakage(error: Exception) -> DeclineReport:

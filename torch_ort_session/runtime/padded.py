@@ -115,18 +115,24 @@ def _checked(
     policy = machine.policy
     policy.count(counters.PROBES)
     restore_random(machine.device, state)
-    wrong = "the unpadded run failed on what the padded one accepted"
+
+    def refuse(wrong: str) -> None:
+        policy.count(counters.MISMATCHES)
+        message = f"a padded run differs from an unpadded one: {wrong}"
+        policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, message))
+
+    # An interrupt is no answer: the next run asks again.
     try:
         eager = run_eagerly(program, fed, machine.device)
-        wrong = difference(outputs, results, eager, rounding=_ROUNDING, what="padded run")
-    finally:
-        if wrong:
-            policy.count(counters.MISMATCHES)
-            message = f"a padded run differs from an unpadded one: {wrong}"
-            policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, message))
-        else:
-            policy.learnt.proven.add(bucket)
-    return eager if wrong else results
+    except Exception:
+        refuse("the unpadded run failed on what the padded one accepted")
+        raise
+    wrong = difference(outputs, results, eager, rounding=_ROUNDING, what="padded run")
+    if wrong:
+        refuse(wrong)
+        return eager
+    policy.learnt.proven.add(bucket)
+    return results
 
 
 def bucket_of(stretches: tuple[Stretch, ...]) -> tuple[tuple[str, int], ...]:

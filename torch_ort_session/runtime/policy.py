@@ -313,6 +313,13 @@ class Policy:
         self.entries.clear()
         self.recent = None
 
+    def abandon(self) -> None:
+        """Forget every capture unclosed, in children too: in a child process, another may be in a replay."""
+        for child in tuple(self.children):
+            child.abandon()
+        self.entries.clear()
+        self.recent = self.shortcut = None
+
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter."""
         self.counters[name] += by

@@ -150,7 +150,7 @@ class Recipients:
         wanted = list(names)
         for deferral in self.deferrals:
             deferral.look(wanted)
-        self.deferrals = [deferral for deferral in self.deferrals if not deferral.over]
+        self._forget()
 
     def settle(self) -> None:
         """Tensors or lengths are about to change.
@@ -178,7 +178,12 @@ class Recipients:
 
     def _defer(self, made: Submission) -> None:
         outputs = [bound.target for bound in self.attached if bound.target]
+        # Whoever asks by session.check() alone never looks.
+        self._forget()
         self.deferrals.append(Deferral(made.word, made.leave(), self._put_back, outputs))
+
+    def _forget(self) -> None:
+        self.deferrals = [deferral for deferral in self.deferrals if not deferral.over]
 
     def _put_back(self, fault: Fault) -> None:
         distrust(self.machine)

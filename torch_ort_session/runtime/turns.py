@@ -35,6 +35,10 @@ class Turns:
             self.due = due
         return bool(self.depth)
 
+    def give_up(self) -> None:
+        """No run is under way any more: the thread that was in them is gone."""
+        self.depth, self.due = 0, None
+
     def settle(self) -> None:
         """A run is over: do what was put off."""
         due = self.due
