@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -86,6 +87,28 @@ def test_a_replay_that_raises_is_retired_and_the_call_is_made_step_by_step(
     assert counted(session, "body retirements")[0] >= 1
     for _ in range(3):
         agree(session, eager, fed())
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_replay_that_raises_once_it_has_written_costs_no_result(
+    monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    session, eager = pair(STEADY)
+    for _ in range(3):
+        agree(session, eager, fed(trips=8))
+    (entry,) = body_entries(session)
+    assert entry.captured is not None and entry.captured.whole is not None
+    recording, calls = type(entry.captured.whole), iter(range(1, 1000))
+    replay = recording.replay
+
+    def fail(self: Any) -> None:
+        replay(self)
+        if next(calls) == at:
+            raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(recording, "replay", fail)
+    agree(session, eager, fed(trips=8))
+    assert counted(session, "body retirements")[0] == 1
 
 
 def test_a_recorder_that_is_missing_leaves_bodies_eager() -> None:

@@ -318,7 +318,7 @@ ROWS = {
     "Inverse": Row(inverse, ("float32", "float64")),
     "Rfft": Row(rfft),
     "Irfft": Row(irfft),
-    "Trilu": Row(trilu, ("float32", "float64", "int64"), seam=True),
+    "Trilu": Row(trilu, ("float32", "float64", "int64")),
     "Unique": Row(unique, seam=True),
     "ExpandDims": Row(expand_dims, ("float32", "int8", "bool", "float16"), trials=8, seam=True),
     "CDist": Row(cdist, ("float32", "float64")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,14 @@ from torch_ort_session.runtime.record import TapeRecording, unavailable
 pytestmark = pytest.mark.skipif(bool(unavailable(torch.device("cpu"))), reason="the extension is not built")
 
 PACKED = "packed weight bytes"
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -215,3 +224,32 @@ def test_only_weights_in_admitted_memory_are_packed() -> None:
     del calls, part
     gc.collect()
     assert pack.nbytes == 0
+
+
+def test_weights_are_packed_for_so_many_threads(one_thread: None) -> None:
+    w, shape = noise(8, 8, 3, 3, seed=1), (1, 8, 60, 60)
+    session, eager = session_of(shape, w, capture="required"), session_of(shape, w, capture="off")
+    for threads in (1, 2, 1, 2):
+        torch.set_num_threads(threads)
+        for seed in range(4):
+            feed = {"x": noise(*shape, seed=seed)}
+            assert torch.equal(session.run(None, feed)[0], eager.run(None, feed)[0])
+    assert session.stats()["captures"] == 2
+    assert session.stats()[PACKED] == 2 * w.nbytes
+
+
+def test_m10_a_convolution_in_a_body_has_a_packed_weight() -> None:
+    w, shape = noise(8, 8, 3, 3, seed=1), "1,8,30,30"
+    chain = " ".join(f"p{i + 1} = Sigmoid(p{i})" for i in range(8))
+    body = (
+        f"b (int64 i, bool c, float[{shape}] s) => (bool d, float[{shape}] r)"
+        f" {{ d = Identity(c) p0 = Conv <pads = [1, 1, 1, 1]> (s, w) {chain} r = Neg(p8) }}"
+    )
+    declared = f"g (float[{shape}] x, int64 n, bool k) => (float[{shape}] y)"
+    proto = model(f"{declared} {{ y = Loop <body = {body}> (n, k, x) }}", weights={"w": w})
+    session, eager = tos.load(proto), tos.load(proto, options=tos.Options(capture="off"))
+    for seed in range(4):
+        feed = {"x": noise(1, 8, 30, 30, seed=seed), "n": torch.tensor(5), "k": torch.tensor(True)}
+        assert torch.equal(session.run(None, feed)[0], eager.run(None, feed)[0])
+    assert session.stats()["body replays"] > 0
+    assert session.stats()[PACKED] == w.nbytes

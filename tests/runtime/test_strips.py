@@ -193,6 +193,46 @@ def test_m14_random_steps_stay_steps() -> None:
             torch.testing.assert_close(one, other)
 
 
+def test_m14_strips_beside_random_steps_are_compared_too() -> None:
+    session, eager = both("u = RandomNormalLike(x) a = Mul(x, row) b = Neg(a) c = Exp(b) y = Add(c, u)")
+    for n in range(3, 16):
+        feed = {"x": torch.randn(n, 2), "q": torch.randn(1, 2)}
+        results = []
+        for runs in (session, eager):
+            torch.manual_seed(n)
+            results.append((*runs.run(None, feed), torch.get_rng_state()))
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(one, other)
+    assert strips(session) and weave(session).proven
+
+
+def test_m14_numbers_that_follow_from_data_are_no_sizes() -> None:
+    declared = "g (float[n, 2] x, int64[n] mask, float[1, 2] q) => (float[a, b] y, float[c, d] r)"
+    nodes = (
+        "s = ReduceSum <keepdims = 1> (mask) st = Sub(s, one) en = Add(st, one) e = Slice(x, st, en, zero)"
+        " c = Concat <axis = 0> (x, row) y0 = Add(c, e) y = Mul(y0, row)"
+    )
+    text = f"{declared} {CONSTANTS} {{ {APART} {nodes} }}"
+    session, eager = tos.load(model(text)), tos.load(model(text), options=Options(capture="off"))
+    for n in range(3, 20):
+        mask = torch.ones(n, dtype=torch.int64)
+        mask[: 2 if n >= 14 else 0] = 0
+        feed = {"x": torch.randn(n, 2), "mask": mask, "q": torch.randn(1, 2)}
+        for one, other in zip(session.run(None, feed), eager.run(None, feed), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_m14_feeds_that_were_one_tensor_while_they_were_watched() -> None:
+    declared = "g (float[n, 2] x, float[n, 2] z, float[1, 2] q) => (float[a, b] y, float[c, d] r)"
+    text = f"{declared} {CONSTANTS} {{ {APART} a = Sub(x, z) y = Mul(a, row) }}"
+    session, eager = tos.load(model(text)), tos.load(model(text), options=Options(capture="off"))
+    for n in range(3, 20):
+        x = torch.randn(n, 2)
+        feed = {"x": x, "z": x if n < 14 else torch.randn(n, 2), "q": torch.randn(1, 2)}
+        for one, other in zip(session.run(None, feed), eager.run(None, feed), strict=True):
+            torch.testing.assert_close(one, other)
+
+
 def test_m14_a_trace_shows_steps_and_a_profile_changes_nothing() -> None:
     session, eager = both(STRIPS["attention"])
     agree(session, eager, range(3, 12))

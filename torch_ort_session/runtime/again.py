@@ -48,7 +48,7 @@ class Shortcut:
         recording: All of the run.
         results: The outputs, in the recording's memory.
         handover: How they leave it.
-        copied: Bytes of the static inputs.
+        threads: Of torch's CPU kernels.
         validation: The session's word; None where it has none.
         checks: Whether the recording may report bad data into it.
         ready: What the recording was made with.
@@ -62,7 +62,7 @@ class Shortcut:
     recording: Recording
     results: tuple[torch.Tensor, ...]
     handover: Handover
-    copied: int
+    threads: int
     validation: ValidationWord | None
     checks: bool
     ready: Readiness | None
@@ -95,7 +95,7 @@ def shortcut_to(
         rows.append((name, value.dtype, value.shape, kind, numbers.get(name)))
         if static is not None:
             writes.append((position, static, array))
-    parts = captured.whole, captured.results, captured.handover, captured.memory.static_inputs
+    parts = captured.whole, captured.results, captured.handover, torch.get_num_threads()
     warm = captured.warm
     last = warm.program.validation, _checks(captured), warm.ready, usual
     return Shortcut(entry, outputs, tuple(rows), tuple(writes), *parts, *last)
@@ -124,7 +124,12 @@ def at_once(
         return None
     if not known.usual if outputs is None else known.outputs != outputs:
         return None
-    if len(feed) != len(known.rows) or torch.is_inference_mode_enabled() or stepwise():
+    if (
+        len(feed) != len(known.rows)
+        or torch.get_num_threads() != known.threads
+        or torch.is_inference_mode_enabled()
+        or stepwise()
+    ):
         return None
     values = []
     for name, dtype, shape, kind, number in known.rows:
@@ -166,7 +171,7 @@ def at_once(
     known.entry.runs += 1
     counted = policy.counters
     counted[counters.REPLAYS] += 1
-    counted[counters.COPIED] += known.copied
+    counted[counters.COPIED] += known.entry.captured.memory.static_inputs  # type: ignore[union-attr]
     if word is not None and ticket is not None:
         fault = word.read(ticket)
         if fault is not None:

@@ -31,7 +31,7 @@ class Arena:
     def inner(self) -> Arena:
         """The arena of what runs within a region of a capture: control-flow bodies."""
         if self._inner is None:
-            self._inner = Arena(self.device)
+            self._inner = Arena(self.device, self.packing)
         return self._inner
 
     def block(self, nbytes: int) -> torch.Tensor:

@@ -176,7 +176,7 @@ def _make(run: _Run) -> _Made:
             restore_random(run.machine.device, state)
         return _Made(by_steps(run.program, run.fed), run.program.constants)
 
-    woven = kept.weave is not None and kept.weave.woven and not short.random
+    woven = kept.weave is not None and kept.weave.woven
     try:
         made = _shortened(run, short, entry, by)
     except Otherwise as otherwise:
@@ -273,7 +273,9 @@ def _weave(run: _Run, captured: Captured) -> Weave:
     assert first is not None and second is not None
     by = second.dims[0] - first.dims[0]
     known = ((0, first.observation.specs), (by, second.observation.specs))
-    return Weave(captured, known, strips_for(run.machine.device))
+    assert run.kept.short is not None
+    told = [name for _, names, _ in run.kept.short.even for name in names]
+    return Weave(captured, known, strips_for(run.machine.device), told)
 
 
 def _entry(run: _Run, short: Shortened) -> Entry:

@@ -223,9 +223,10 @@ class Nested:
         """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
         facts, (_, machine) = self.facts, self.plan.served(self.machine)
         self._switch(ready)
-        for place, value in zip(ready.places, given, strict=True):
-            if place is not None:
-                place.copy_(value)  # type: ignore[arg-type]
+        if failed is None:
+            for place, value in zip(ready.places, given, strict=True):
+                if place is not None:
+                    place.copy_(value)  # type: ignore[arg-type]
         fed, delivery = _deliveries(facts, ready.places, given)
         entry.runs += 1
         results = replayed(machine, facts.program, facts.results, entry, fed, delivery, failed)
@@ -242,13 +243,9 @@ def _deliveries(
         for name, place, value in zip(names, places, given, strict=True)
     }
     in_place = frozenset(name for name, place in zip(names, places, strict=True) if place is not None)
-
-    def undo() -> None:
-        for place, value in zip(places, given, strict=True):
-            if place is not None:
-                place.copy_(value)  # type: ignore[arg-type]
-
-    return fed, Delivery((), in_place, lambda results, _: list(results), undo)
+    # No recording of a body writes to its places, so that they hold what came in however a replay ends; what
+    # came in may be lent by the recording itself, and be gone.
+    return fed, Delivery((), in_place, lambda results, _: list(results), lambda: None)
 
 
 def enter(machine: Machine, plan: BodyPlan, outer: Values) -> Nested:

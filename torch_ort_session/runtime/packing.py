@@ -41,6 +41,7 @@ class _Geometry(NamedTuple):
     dilations: tuple[int, ...]
     groups: int
     sizes: tuple[int, ...]
+    threads: int
 
 
 class _Entry(NamedTuple):
@@ -120,7 +121,7 @@ class Packing:
         turned = result.is_contiguous(memory_format=torch.channels_last)
         if not turned or not self._admits(w) or not _has_sum():
             return []
-        geometry = _Geometry(tuple(pads), tuple(strides), tuple(dilations), groups, tuple(x.shape))
+        geometry = _geometry(x, pads, strides, dilations, groups)
         packed = self._packed(w, geometry)
         if packed is None:
             packed = _pack(w, geometry)
@@ -138,11 +139,9 @@ class Packing:
             result: What it gave.
         """
         x, w, _, pads, extra, strides, dilations, groups = full[:8]
-        known = w.layout is torch.strided and _storage(w) in self._constants
-        if not known or not hasattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT):
+        if not self._admits(w) or not hasattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT):
             return list(full)
-        ends = (*pads, *extra)
-        geometry = _Geometry(ends, tuple(strides), tuple(dilations), groups, tuple(x.shape))
+        geometry = _geometry(x, (*pads, *extra), strides, dilations, groups)
         packed = self._packed(w, geometry)
         if packed is None:
             pack = getattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT)
@@ -171,6 +170,13 @@ class Packing:
         return list(self._entries.values())
 
 
+def _geometry(
+    x: torch.Tensor, pads: Sequence[int], strides: Sequence[int], dilations: Sequence[int], groups: int
+) -> _Geometry:
+    lists = tuple(pads), tuple(strides), tuple(dilations)
+    return _Geometry(*lists, groups, tuple(x.shape), torch.get_num_threads())
+
+
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
@@ -183,14 +189,14 @@ def _sum(
     result: torch.Tensor, x: torch.Tensor, packed: torch.Tensor, b: torch.Tensor | None, geometry: _Geometry
 ) -> list[Any]:
     """Arguments of oneDNN's convolution that adds to ``result``."""
-    pads, strides, dilations, groups, _ = geometry
+    pads, strides, dilations, groups, *_ = geometry
     lists = [list(pads), list(strides), list(dilations)]
     return [result, x, packed, b, *lists, groups, "add", 1.0, None, [], None]
 
 
 def _pack(w: torch.Tensor, geometry: _Geometry) -> torch.Tensor:
     turned = w.contiguous(memory_format=torch.channels_last)
-    pads, strides, dilations, groups, sizes = geometry
+    pads, strides, dilations, groups, sizes, _ = geometry
     packed: torch.Tensor = torch.ops.mkldnn._reorder_convolution_weight(
         turned, pads, strides, dilations, groups, sizes
     )

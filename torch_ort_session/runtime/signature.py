@@ -49,12 +49,14 @@ class Signature(NamedTuple):
         feeds: Name, dtype, dims and device of each feed (the kind of it, when it is no tensor).
         keys: Name and value of each key feed.
         bound: Bound tensors.
+        threads: Of torch's CPU kernels: weights are packed for so many, and sums are made in another order.
     """
 
     outputs: tuple[str, ...]
     feeds: tuple[tuple[Any, ...], ...]
     keys: tuple[tuple[str, int | bool], ...] = ()
     bound: tuple[BoundForm, ...] = ()
+    threads: int = 0
 
     def __str__(self) -> str:
         values = dict(self.keys)
@@ -90,11 +92,10 @@ def signature_of(
         ]
     )
     if not keys:
-        return _new(Signature, (outputs, feeds, (), bound))
+        return _new(Signature, (outputs, feeds, (), bound, torch.get_num_threads()))
     numbers = [(name, _number(fed[name])) for name in keys if name in fed]
-    return Signature(
-        outputs, feeds, tuple([(name, number) for name, number in numbers if number is not None]), bound
-    )
+    told = tuple([(name, number) for name, number in numbers if number is not None])
+    return Signature(outputs, feeds, told, bound, torch.get_num_threads())
 
 
 def _number(value: Value) -> int | bool | None:

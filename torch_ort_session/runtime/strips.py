@@ -8,7 +8,7 @@ full one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 
 from torch_ort_session.plan.growth import FARTHEST
 from torch_ort_session.plan.specs import Spec
-from torch_ort_session.plan.steps import NOTHING, Step, Steps
+from torch_ort_session.plan.steps import NOTHING, Step, Steps, input_params
 from torch_ort_session.runtime.calls import Call, Place, Seen, Tracer, handed_on, seen_of
 from torch_ort_session.runtime.capture import Captured, Stage
 from torch_ort_session.runtime.execute import BoundStep, Values
@@ -55,6 +55,7 @@ class Weave:
         make: Makes an empty strip that is given so many tensors.
         traces: Runs that were watched.
         current: What was seen of the run that is under way.
+        told: Ids of numbers that are known of a run beforehand.
         proven: Whether a run of strips was compared with a full one.
     """
 
@@ -63,6 +64,7 @@ class Weave:
         captured: Captured,
         known: Sequence[tuple[int, Sequence[Spec | None]]],
         make: Callable[[int], NativeStrip] | None,
+        told: Collection[str] = (),
     ) -> None:
         self.stages = captured.stages
         self.steps = captured.warm.program.steps
@@ -70,6 +72,8 @@ class Weave:
         self.make = make
         self.traces: list[_Trace] = []
         self.current: dict[tuple[int, int], Seen] = {}
+        places = zip(self.steps.input_names, self.steps.inputs, strict=True)
+        self.told = frozenset(place for name, place in places if name in told)
         self.proven = make is None
 
     @property
@@ -89,7 +93,7 @@ class Weave:
     def watch(self, number: int, calls: Sequence[BoundStep], values: Values) -> None:
         """Run a seam's steps and note what they come to."""
         for place, bound in enumerate(calls):
-            if not _transparent(bound.step, self.steps):
+            if not _transparent(bound.step, self.steps) or self._reads_data(bound.step):
                 bound.call(values)
             else:
                 read = {v: values[v] for v in bound.step.inputs if isinstance(values[v], torch.Tensor)}
@@ -102,6 +106,12 @@ class Weave:
                     self.current[number, place] = seen
             for value in bound.release:
                 values[value] = None
+
+    def _reads_data(self, step: Step) -> bool:
+        """Whether a step is given numbers that nobody knows beforehand: no call tells whence they came."""
+        params = zip(input_params(step.kernel, len(step.inputs)), step.inputs, strict=True)
+        read = [value for param, value in params if param.read and value != NOTHING]
+        return any(self.steps.template[value] is None and value not in self.told for value in read)
 
     def begin(self) -> None:
         """A run that is watched begins."""
