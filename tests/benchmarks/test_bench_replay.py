@@ -81,7 +81,10 @@ def test_models_are_judged_by_eager_runs_together_and_by_their_calls_each():
         "model, 1 thread(s): nothing was replayed",
     ]
     assert list(modelruns.judge([row(replay_over_calls=1.2, calls_ms=0.5)], 1)) == [], "mostly fixed cost"
-    slow = row(replay_over_eager=1.04)
+    waiting = row(replay_over_calls=1.2, threads=2)
+    assert list(modelruns.judge([row(calls_ms=0.5), waiting], 2)) == [], "short on one thread"
+    assert len(list(modelruns.judge([row(), waiting], 2))) == 1
+    slow = row(replay_over_eager=1.04, threads=2)
     assert list(modelruns.judge([slow], 2)) == ["models, 2 thread(s): median replay over eager 1.04 > 1.03"]
 
 
