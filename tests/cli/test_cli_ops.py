@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import onnx
+import onnxruntime
 import pytest
 from expecttest import assert_expected_inline
 from torch import Tensor
 
+import torch_ort_session as tos
 from torch_ort_session.cli import ops
 from torch_ort_session.ir import schema
+from torch_ort_session.ops import contrib, gaps, registry
 from torch_ort_session.ops.kernel import Kernel, kernel, kernels_of
 
 
@@ -31,17 +35,22 @@ def frobnicate(x: Tensor) -> Tensor:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three kernels, and an onnx that knows five operators."""
+    """Three kernels, an onnx that knows seven operators, and an onnxruntime that knows two."""
     table = {(k.domain, k.op): (k,) for fn in (add, non_zero, frobnicate) for k in kernels_of(fn)}
 
     def find(op: str, domain: str, since: int) -> Kernel | None:
         return next((k for k in table.get((domain, op), ()) if since in k.since), None)
 
-    known = {"": ("Add", "Celu", "NonZero", "Scatter", "Sin"), "ai.onnx.ml": ("Scaler",)}
+    known = {
+        "": ("Add", "Celu", "NonZero", "Scatter", "Sin"),
+        "ai.onnx.ml": ("Scaler",),
+        "ai.onnx.preview.training": ("Gradient",),
+    }
     fake = SimpleNamespace(**{name: getattr(schema, name) for name in dir(schema)})
     fake.operators = known.__getitem__
     monkeypatch.setattr(ops, "registry", SimpleNamespace(kernels=lambda: table, find=find))
     monkeypatch.setattr(ops, "schema", fake)
+    monkeypatch.setattr(contrib, "REVISIONS", {"Gelu": (1,), "Snpe": (1,)})
 
 
 def test_the_table(command, few: None) -> None:
@@ -73,10 +82,13 @@ def test_what_is_missing(command, few: None) -> None:
         command("ops", "--missing").out,
         """\
 without a kernel
-  Add      ai.onnx     1 6 14
-  Scatter  ai.onnx     9
-  Sin      ai.onnx     7 22
-  Scaler   ai.onnx.ml  1
+  Add       ai.onnx                   1 6 14  no kernel
+  Scatter   ai.onnx                   9       no kernel
+  Sin       ai.onnx                   7 22    no kernel
+  Scaler    ai.onnx.ml                1       no kernel
+  Gradient  ai.onnx.preview.training  1       no kernel
+  Gelu      com.microsoft             1       no kernel
+  Snpe      com.microsoft             1       its data is an opaque blob of another runtime
 without a kernel of their own; they run through the function body of their schema
   Celu  ai.onnx  12 28
 """,
@@ -84,8 +96,47 @@ without a kernel of their own; they run through the function body of their schem
     assert_expected_inline(
         command("ops", "--missing", "--domain", "acme").err,
         """\
-torch-ort-session: error: the installed onnx has no schemas of domain 'acme', so nothing can be missing
+torch-ort-session: error: the operators of domain 'acme' are not known, so nothing can be missing
 """,
+    )
+
+
+def test_the_list_of_com_microsoft_is_that_of_onnxruntime() -> None:
+    state = onnxruntime.capi.onnxruntime_pybind11_state
+    installed: dict[str, tuple[int, ...]] = {}
+    for item in state.get_all_operator_schema():
+        if item.domain == contrib.DOMAIN:
+            installed[item.name] = tuple(sorted({*installed.get(item.name, ()), item.since_version}))
+    # Another release may know others; these are the facts of one.
+    assert onnxruntime.__version__.rpartition(".")[0] == contrib.SOURCE_VERSION
+    assert installed == dict(contrib.REVISIONS)
+
+
+def test_gaps_have_no_kernel_and_are_known() -> None:
+    served = registry.kernels().keys()
+    assert not gaps.GAPS.keys() & served
+    for domain, op in gaps.GAPS:
+        assert op in (contrib.REVISIONS if domain == contrib.DOMAIN else schema.operators(domain))
+    assert set(gaps.GAPS.values()) == set(gaps.Reason)
+
+
+def test_kernels_of_com_microsoft_are_of_listed_operators() -> None:
+    for (domain, op), kernels in registry.kernels().items():
+        if domain == contrib.DOMAIN:
+            assert {since for k in kernels for since in k.since} == set(contrib.REVISIONS[op]), op
+
+
+def test_a_gap_says_why_at_load() -> None:
+    text = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]> g (float[2] x) => (float[2] y) {'
+    text += " [one] y = com.microsoft.EPContext(x) }"
+    with pytest.raises(tos.UnsupportedOpError) as caught:
+        tos.load(onnx.parser.parse_model(text))
+    assert_expected_inline(
+        str(caught.value),
+        """\
+the model uses 1 unsupported operator(s):
+  com.microsoft::EPContext revision 1 (its data is an opaque blob of another runtime): nodes 'one'
+`torch-ort-session ops` lists what is supported.""",
     )
 
 
@@ -96,11 +147,11 @@ def test_one_operator(command, few: None) -> None:
         outcome.out,
         """\
 Add
-  ai.onnx  1   missing
-  ai.onnx  6   missing
+  ai.onnx  1   missing  no kernel
+  ai.onnx  6   missing  no kernel
   ai.onnx  7   kernel   add in cli/test_cli_ops.py
   ai.onnx  13  kernel   add in cli/test_cli_ops.py
-  ai.onnx  14  missing
+  ai.onnx  14  missing  no kernel
 """,
     )
     assert command("ops", "--check", "Frobnicate").code == 0

@@ -10,11 +10,11 @@ from typing import Any
 from torch_ort_session.cli.backend import show_native
 from torch_ort_session.cli.common import CommandError, add_json, count, print_json, table
 from torch_ort_session.ir import schema
-from torch_ort_session.ops import registry
+from torch_ort_session.ops import contrib, gaps, registry
 from torch_ort_session.ops.kernel import Kernel
 
-_DOMAINS = ("", "ai.onnx.ml")
-"""The domains that onnx has schemas of and that inference models use."""
+_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training", contrib.DOMAIN)
+"""The domains whose operators are known: those that onnx has schemas of, and onnxruntime's own."""
 
 
 def add(commands: argparse._SubParsersAction[Any]) -> None:
@@ -22,7 +22,7 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("ops", help="list the operators that have a kernel, or those that do not")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--missing", action="store_true", help="list what the installed onnx knows and this lacks"
+        "--missing", action="store_true", help="list the known operators that have no kernel, and why"
     )
     which.add_argument(
         "--check", metavar="NAME", help="show each revision of one operator; exit 1 if one lacks"
@@ -104,21 +104,28 @@ def _status(op: str, domain: str, since: int) -> str:
     return "function" if found is not None and found.has_function else "missing"
 
 
+def _operators(domain: str) -> tuple[str, ...]:
+    return tuple(contrib.REVISIONS) if domain == contrib.DOMAIN else schema.operators(domain)
+
+
+def _known(op: str, domain: str) -> tuple[int, ...]:
+    return contrib.REVISIONS.get(op, ()) if domain == contrib.DOMAIN else schema.revisions(op, domain)
+
+
 def _missing(domain: str | None, as_json: bool) -> int:
-    domains = _DOMAINS if domain is None else (domain,)
-    if domain is not None and schema.newest_opset(domain) is None:
-        raise CommandError(
-            f"the installed onnx has no schemas of domain {domain!r}, so nothing can be missing"
-        )
+    if domain is not None and domain not in _DOMAINS and schema.newest_opset(domain) is None:
+        raise CommandError(f"the operators of domain {domain!r} are not known, so nothing can be missing")
     rows: dict[str, list[dict[str, Any]]] = {"missing": [], "function": []}
-    for where in domains:
-        for op in schema.operators(where):
+    for where in _DOMAINS if domain is None else (domain,):
+        for op in _operators(where):
             by_status: dict[str, list[int]] = {}
-            for since in schema.revisions(op, where):
+            for since in _known(op, where):
                 by_status.setdefault(_status(op, where, since), []).append(since)
             for status in rows:
                 if status in by_status:
                     rows[status].append({"op": op, "domain": _label(where), "since": by_status[status]})
+            if "missing" in by_status:
+                rows["missing"][-1]["reason"] = gaps.why(op, where)
     if as_json:
         print_json({"missing": rows["missing"], "through_function_body": rows["function"]})
         return 0
@@ -130,7 +137,8 @@ def _missing(domain: str | None, as_json: bool) -> int:
 
 
 def _rows(items: list[dict[str, Any]]) -> list[str]:
-    return table((i["op"], i["domain"], " ".join(map(str, i["since"]))) for i in items) or ["  none"]
+    rows = ((i["op"], i["domain"], " ".join(map(str, i["since"])), i.get("reason", "")) for i in items)
+    return table(rows) or ["  none"]
 
 
 def _check(op: str, domain: str | None, as_json: bool) -> int:
@@ -139,7 +147,7 @@ def _check(op: str, domain: str | None, as_json: bool) -> int:
         # As messages write it: ai.onnx::Add.
         op, domain = name, "" if where == "ai.onnx" else where
     known = {where for where, name in registry.kernels() if name == op}
-    known |= {where for where in _DOMAINS if schema.revisions(op, where)}
+    known |= {where for where in _DOMAINS if _known(op, where)}
     domains = sorted(known if domain is None else known & {domain})
     if not domains:
         raise CommandError(f"no operator {op!r} is known, neither here nor to the installed onnx{_meant(op)}")
@@ -154,16 +162,14 @@ def _check(op: str, domain: str | None, as_json: bool) -> int:
 
 def _meant(op: str) -> str:
     """The operators whose names differ from one in case alone."""
-    names = {name for _, name in registry.kernels()} | {
-        name for d in _DOMAINS for name in schema.operators(d)
-    }
+    names = {name for _, name in registry.kernels()} | {name for d in _DOMAINS for name in _operators(d)}
     close = sorted(name for name in names if name.lower() == op.lower())
     return f"; is {' or '.join(map(repr, close))} meant?" if close else ""
 
 
 def _revisions(op: str, domain: str) -> tuple[int, ...]:
     served = {s for kernel in registry.kernels().get((domain, op), ()) for s in kernel.since}
-    return tuple(sorted(served | set(schema.revisions(op, domain))))
+    return tuple(sorted(served | set(_known(op, domain))))
 
 
 def _revision(op: str, domain: str, since: int) -> dict[str, Any]:
@@ -172,4 +178,7 @@ def _revision(op: str, domain: str, since: int) -> dict[str, Any]:
     if kernel is not None:
         path = Path(inspect.getsourcefile(kernel.fn) or "")
         where = f"{kernel.fn.__qualname__} in {path.parent.name}/{path.name}"
-    return {"domain": _label(domain), "since": since, "status": _status(op, domain, since), "where": where}
+    status = _status(op, domain, since)
+    if status == "missing":
+        where = gaps.why(op, domain)
+    return {"domain": _label(domain), "since": since, "status": status, "where": where}

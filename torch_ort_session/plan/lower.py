@@ -14,8 +14,9 @@ from torch_ort_session.ir.functions import expand_schema_function
 from torch_ort_session.ir.graph import AttributeValue, Graph, Node, Weight
 from torch_ort_session.ir.infer import element_types
 from torch_ort_session.ir.types import ElementType, element_type_of
-from torch_ort_session.ops import registry
+from torch_ort_session.ops import gaps, registry
 from torch_ort_session.ops.kernel import Kernel
+from torch_ort_session.plan.gradients import with_gradients
 
 _DEPTH = 8
 """How deep schema function bodies may nest; the deepest of onnx 1.23 is 3."""
@@ -48,7 +49,7 @@ def lower(graph: Graph) -> Graph:
             UnsupportedOp(op, domain or "ai.onnx", since, tuple(nodes), _why(op, domain, since))
             for (op, domain, since), nodes in found.missing.items()
         )
-    return lowered
+    return with_gradients(lowered)
 
 
 def _why(op: str, domain: str, since: int) -> str:
@@ -56,7 +57,7 @@ def _why(op: str, domain: str, since: int) -> str:
     if served:
         return f"no kernel for this revision; revisions served: {', '.join(map(str, served))}"
     known = schema.newest_opset(domain) is None or schema.revisions(op, domain)
-    return "no kernel" if known else "no such operator in the installed onnx"
+    return gaps.why(op, domain) if known else "no such operator in the installed onnx"
 
 
 def _lower(graph: Graph, outer: Mapping[str, ElementType], found: _Found, depth: int) -> Graph:
