@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.token_scores import repeating
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -37,9 +36,4 @@ def ngram_repeat_block(input_ids: Tensor, scores: Tensor, *, ngram_size: int, ct
     length = input_ids.shape[1]
     if length < ngram_size:
         return scores.clone()
-    grams = input_ids.unfold(1, ngram_size, 1)
-    last = input_ids[:, length - ngram_size + 1 :].unsqueeze(1)
-    repeated = (grams[:, :, :-1] == last).all(-1)
-    token = check_index(torch.where(repeated, grams[:, :, -1], 0), scores.shape[1], ctx)
-    found = torch.zeros(scores.shape, dtype=torch.int32, device=scores.device)
-    return scores.masked_fill(found.scatter_add(1, token, repeated.to(torch.int32)) > 0, -math.inf)
+    return scores.masked_fill(repeating(input_ids, ngram_size, scores.shape[1], ctx), -math.inf)

@@ -1,0 +1,96 @@
+"""Texts that go on token by token, each by itself: what GreedySearch and Sampling have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops._helpers.decoder_bodies import Decoder, decoder_of
+from torch_ort_session.ops._helpers.token_scores import ScoreRules, check_rules, ruled
+from torch_ort_session.ops.kernel import KernelContext
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search starts from.
+
+    Attributes:
+        source: [B, S], the prompts, or what the encoder reads.
+        mask: int32 [B, S], 1 for what is in sight; None takes all but padding.
+        forced: int32 [B, S'], what texts start with after an encoder; None takes the start token.
+        limit: Greatest length of a text.
+        vocab: V; below 1 takes that of the scores.
+        pad: Padding.
+    """
+
+    source: Tensor
+    mask: Tensor | None
+    forced: Tensor | None
+    limit: int
+    vocab: int
+    pad: int
+
+
+def begin(search: Search, beams: int, ctx: KernelContext) -> tuple[Decoder, Tensor]:
+    """The decoder of a search, and its texts with room for all tokens.
+
+    Args:
+        search: What it starts from.
+        beams: Texts a sample.
+        ctx: Context of the running kernel.
+
+    Returns:
+        The decoder, and int64 [B * beams, L], where padding stands behind what the texts start with.
+
+    Raises:
+        ValueError: There is no room for a token, or the bodies are not those of a search.
+    """
+    decoder = decoder_of(ctx, search.source, search.mask, search.forced, beams=beams, capacity=search.limit)
+    text = decoder.text
+    room = search.limit - text.shape[1]
+    if room < 1:
+        raise ValueError(f"max_length {search.limit} leaves no room after {text.shape[1]} tokens.")
+    return decoder, torch.cat((text, text.new_full((text.shape[0], room), search.pad)), 1)
+
+
+def of_vocab(search: Search, logits: Tensor) -> Tensor:
+    """The scores of the tokens of the vocabulary: float32 [R, V]."""
+    return (logits if search.vocab < 1 else logits[:, : search.vocab]).to(torch.float32)
+
+
+def run_tokens(
+    search: Search,
+    rules: ScoreRules,
+    choose: Callable[[Tensor], Tensor],
+    ctx: KernelContext,
+) -> Tensor:
+    """Texts that go on with a token each step, until each has ended or is long enough.
+
+    Args:
+        search: What it starts from.
+        rules: What is done to scores.
+        choose: Takes scores [B, V] and gives tokens int64 [B].
+        ctx: Context of the running kernel, which must be declared with ``seam=`` and ``checks=True``.
+
+    Returns:
+        int32 [B, L].
+    """
+    decoder, text = begin(search, 1, ctx)
+    ended = text.new_zeros(text.shape[0], dtype=torch.bool)
+    start = decoder.text.shape[1]
+    for step in range(search.limit - start):
+        length = start + step
+        logits = decoder.step(text[:, :length], None) if step else decoder.start()
+        scores = of_vocab(search, logits)
+        if not step:
+            check_rules(rules, scores.shape[0], scores.shape[1])
+        scores = ruled(rules, scores, text[:, :length], step, ctx)
+        token = choose(scores)
+        ended = ended | (token == rules.eos)
+        text[:, length] = torch.where(ended, search.pad, token)
+        if bool(ended.all().item()):
+            break
+    return text.to(torch.int32)
