@@ -1,4 +1,4 @@
-// The tape for Python: the only file that includes pybind.
+// The tape for Python.
 #include <ATen/ScalarOps.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "feeds.h"
 #include "strip.h"
 #include "tape.h"
 
@@ -154,6 +155,8 @@ py::object run_growing(const Strip& strip, std::vector<at::Tensor> given, int64_
   return py::cast(std::move(results));
 }
 
+bool take(const Feeds& feeds, const py::object& feed) { return feeds.take(feed.ptr()); }
+
 }  // namespace
 
 }  // namespace tos::tape
@@ -180,6 +183,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("finish", torch::wrap_pybind_function(&Strip::finish))
       .def("run", torch::wrap_pybind_function(&tos::tape::run_growing))
       .def("__len__", &Strip::size);
+  using tos::tape::Feeds;
+  py::class_<Feeds>(m, "Feeds", py::module_local())
+      .def(py::init<int>())
+      .def("add", torch::wrap_pybind_function(&Feeds::add))
+      .def("take", torch::wrap_pybind_function(&tos::tape::take));
   m.def("storage_keys", torch::wrap_pybind_function(&tos::tape::storage_keys));
   m.def("place", torch::wrap_pybind_function(&tos::tape::place));
   m.def("give", torch::wrap_pybind_function(&tos::tape::give));

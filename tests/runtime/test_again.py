@@ -15,6 +15,7 @@ from textmodel import message
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ort_session as tos
+from torch_ort_session.runtime import again
 
 TEXT = (
     "g (float[2,n] x, int64 k, bool b) => (float[2,n] y) { c = Cast <to = 1> (k) d = Cast <to = 1> (b)"
@@ -64,6 +65,15 @@ def test_the_second_replay_in_a_row_takes_the_shortcut(monkeypatch: pytest.Monke
     taken = [watched.short({"x": torch.randn(3), "w": torch.randn(3)}) for _ in range(7)]
     assert taken == [False] * 4 + [True] * 3
     assert counted(watched.session, "replays", "captures", "bytes copied") == (4, 1, 4 * 24)
+
+
+def test_plain_tensors_are_taken_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(TEXT, monkeypatch)
+    for _ in range(5):
+        watched.short(feed())
+    monkeypatch.setattr(again, "_take", lambda *_: False)
+    assert watched.short(feed()) and watched.short(feed(x=torch.randn(2, 2).t()))
+    assert not watched.short(feed(x=np.ones((2, 2), np.float32)))
 
 
 SHORT: dict[str, Callable[[], dict[str, Any]]] = {

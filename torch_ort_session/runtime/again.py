@@ -6,23 +6,26 @@ times what it costs in a loop of its own: this is the shortest way from feeds to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.steps import NOTHING
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.handover import Handover, clones
 from torch_ort_session.runtime.modes import stepwise
+from torch_ort_session.runtime.record import feeds_for
 from torch_ort_session.runtime.recording import Recording
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.capture import Captured
     from torch_ort_session.runtime.machine import Machine
+    from torch_ort_session.runtime.nativetape import NativeFeeds
     from torch_ort_session.runtime.policy import Entry
     from torch_ort_session.runtime.readiness import Readiness
     from torch_ort_session.runtime.validation import ValidationWord
@@ -30,8 +33,29 @@ if TYPE_CHECKING:
 _Tensor = torch.Tensor
 _Array = np.ndarray
 _STRIDED = torch.strided
+_HOST = torch.device("cpu")
+_NUMBERS = frozenset((torch.int64, torch.int32, torch.bool))
 _Row = tuple[str, torch.dtype, torch.Size, Any, int | bool | None]
 _Write = tuple[int, torch.Tensor, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """What feeds must be like, and where they go.
+
+    Attributes:
+        rows: Of each feed its name, dtype, dims and numpy dtype; its number when it is a key feed. None where
+            there is no such thing.
+        writes: Of each feed that something reads, where it is among the feeds, its static input, and the same
+            as an array; None where there is no numpy dtype.
+        threads: Of torch's CPU kernels.
+        native: The same for a dict of plain tensors, compiled; None where it is not.
+    """
+
+    rows: tuple[_Row, ...]
+    writes: tuple[_Write, ...]
+    threads: int
+    native: NativeFeeds | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +65,10 @@ class Shortcut:
     Attributes:
         entry: The signature's entry.
         outputs: Requested output names.
-        rows: Of each feed its name, dtype, dims and numpy dtype; its number when it is a key feed. None where
-            there is no such thing.
-        writes: Of each feed that something reads, where it is among the feeds, its static input, and the same
-            as an array; None where there is no numpy dtype.
+        feeds: What its feeds must be like.
         recording: All of the run.
         results: The outputs, in the recording's memory.
         handover: How they leave it.
-        threads: Of torch's CPU kernels.
         validation: The session's word; None where it has none.
         checks: Whether the recording may report bad data into it.
         ready: What the recording was made with.
@@ -57,12 +77,10 @@ class Shortcut:
 
     entry: Entry
     outputs: tuple[str, ...]
-    rows: tuple[_Row, ...]
-    writes: tuple[_Write, ...]
+    feeds: Alike
     recording: Recording
     results: tuple[torch.Tensor, ...]
     handover: Handover
-    threads: int
     validation: ValidationWord | None
     checks: bool
     ready: Readiness | None
@@ -95,10 +113,24 @@ def shortcut_to(
         rows.append((name, value.dtype, value.shape, kind, numbers.get(name)))
         if static is not None:
             writes.append((position, static, array))
-    parts = captured.whole, captured.results, captured.handover, torch.get_num_threads()
+    parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.handover
     warm = captured.warm
     last = warm.program.validation, _checks(captured), warm.ready, usual
-    return Shortcut(entry, outputs, tuple(rows), tuple(writes), *parts, *last)
+    return Shortcut(entry, outputs, *parts, *last)
+
+
+def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Value]) -> Alike:
+    threads = torch.get_num_threads()
+    native = feeds_for(_HOST, threads)
+    targets = {position: static for position, static, _ in writes}
+    for position, (name, dtype, _, _, number) in enumerate(rows):
+        target, like = targets.get(position), fed[name]
+        if native is None or (target is not None and not target.is_cpu) or not isinstance(like, torch.Tensor):
+            return Alike(tuple(rows), tuple(writes), threads, None)
+        if number is not None and dtype not in _NUMBERS:
+            return Alike(tuple(rows), tuple(writes), threads, None)
+        native.add(name, like, target, None if number is None else int(number))
+    return Alike(tuple(rows), tuple(writes), threads, native)
 
 
 def at_once(
@@ -124,37 +156,10 @@ def at_once(
         return None
     if not known.usual if outputs is None else known.outputs != outputs:
         return None
-    if (
-        len(feed) != len(known.rows)
-        or torch.get_num_threads() != known.threads
-        or torch.is_inference_mode_enabled()
-        or stepwise()
-    ):
+    feeds = known.feeds
+    native = feeds.native
+    if (native is None or forward_ad._current_level >= 0 or not native.take(feed)) and not _take(feeds, feed):
         return None
-    values = []
-    for name, dtype, shape, kind, number in known.rows:
-        value = feed.get(name)
-        if type(value) is _Tensor:
-            if (
-                value.dtype is not dtype
-                or value.shape != shape
-                or not value.is_cpu
-                or value.requires_grad
-                or value.layout is not _STRIDED
-                or value.is_nested
-            ):
-                return None
-        elif type(value) is not _Array or value.dtype != kind or kind is None or value.shape != shape:
-            return None
-        if number is not None and value.item() != number:
-            return None
-        values.append(value)
-    for position, static, array in known.writes:
-        value = values[position]
-        if type(value) is _Tensor:
-            static.copy_(value)
-        else:
-            np.copyto(array, value)
     word = known.validation
     if word is not None and word.ticket is None and not known.checks:
         # Nothing of the recording would write to it, and nobody waits for it.
@@ -177,6 +182,42 @@ def at_once(
         if fault is not None:
             raise fault.error()
     return known.handover(known.results, clones)
+
+
+def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
+    """Copy feeds to where they go; False, and nothing is written, when they are others."""
+    if (
+        len(feed) != len(feeds.rows)
+        or torch.get_num_threads() != feeds.threads
+        or torch.is_inference_mode_enabled()
+        or stepwise()
+    ):
+        return False
+    values = []
+    for name, dtype, shape, kind, number in feeds.rows:
+        value = feed.get(name)
+        if type(value) is _Tensor:
+            if (
+                value.dtype is not dtype
+                or value.shape != shape
+                or not value.is_cpu
+                or value.requires_grad
+                or value.layout is not _STRIDED
+                or value.is_nested
+            ):
+                return False
+        elif type(value) is not _Array or value.dtype != kind or kind is None or value.shape != shape:
+            return False
+        if number is not None and value.item() != number:
+            return False
+        values.append(value)
+    for position, static, array in feeds.writes:
+        value = values[position]
+        if type(value) is _Tensor:
+            static.copy_(value)
+        else:
+            np.copyto(array, value)
+    return True
 
 
 def _checks(captured: Captured) -> bool:

@@ -105,8 +105,25 @@ class NativeStrip(Protocol):
         """Make every call; gives the slot that has other dims than it must have, if one has."""
 
 
+class NativeFeeds(Protocol):
+    """Feeds of a run that is like the one before, checked and copied in one go."""
+
+    def add(self, name: str, like: torch.Tensor, target: torch.Tensor | None, number: int | None) -> None:
+        """Append a feed: of the form of `like`, into `target`; it holds `number` where one is given.
+
+        Raises:
+            ValueError: The target is of another form, or `like` can hold no number.
+        """
+
+    def take(self, feed: object) -> bool:
+        """Copy all feeds; False, and nothing is written, when they are not surely such ones."""
+
+
 class NativeModule(Protocol):
     """The compiled extension."""
+
+    def Feeds(self, threads: int) -> NativeFeeds:
+        """No feeds yet, for runs with so many threads of CPU kernels."""
 
     def Strip(self, given: int) -> NativeStrip:
         """An empty strip, whose first slots take what a run is given."""

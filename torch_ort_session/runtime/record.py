@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from torch_ort_session.ops import native
-from torch_ort_session.runtime.nativetape import NativeModule, NativeStrip
+from torch_ort_session.runtime.nativetape import NativeFeeds, NativeModule, NativeStrip
 from torch_ort_session.runtime.packing import Packing
 from torch_ort_session.runtime.recording import (
     Diverged,
@@ -111,6 +111,18 @@ def strips_for(device: torch.device) -> Callable[[int], NativeStrip] | None:
     """
     module = _native_module() if device.type == "cpu" else None
     return getattr(module, "Strip", None)
+
+
+def feeds_for(device: torch.device, threads: int) -> NativeFeeds | None:
+    """What takes the feeds of runs that are alike; None where there is no such thing for a device.
+
+    Args:
+        device: Where the runs take place.
+        threads: Of torch's CPU kernels.
+    """
+    module = _native_module() if device.type == "cpu" else None
+    made = getattr(module, "Feeds", None)
+    return None if made is None else cast(NativeFeeds, made(threads))
 
 
 @functools.cache
