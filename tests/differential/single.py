@@ -10,6 +10,7 @@ import numpy as np
 from opcase import OpCase, assert_matches
 
 import torch_ort_session as tos
+from differential.tallied import Compared
 
 Generator = np.random.Generator
 
@@ -57,8 +58,8 @@ def check(case: OpCase, dtype: str, draws: tuple[int, ...] = (0, 1, 2, 3)) -> in
     return int(auto.stats().get("replays", 0))
 
 
-def check_row(name: str, row: Row) -> Mapping[str, int]:
-    """Check every case of a row.
+def check_row(name: str, row: Row, compared: Compared) -> Mapping[str, int]:
+    """Check every case of a row, and note it.
 
     Returns:
         How many ``cases`` and ``replays`` there were.
@@ -78,4 +79,5 @@ def check_row(name: str, row: Row) -> Mapping[str, int]:
             raise AssertionError(
                 f"{name} {number}: {case.op} {dtype} {case.attrs} {shapes}: {error}"
             ) from error
+        compared.note(case.model(dtype, case.variants()[0][1]))
     return {"cases": len(found), "replays": replays}

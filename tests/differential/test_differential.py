@@ -15,6 +15,7 @@ from differential import elementwise, networks_and_control, shaping
 from differential.growth import grow
 from differential.known import KNOWN
 from differential.oracle import OnnxRuntime
+from differential.tallied import Compared
 from differential.verdict import Tally, check
 
 FAMILIES = (*elementwise.FAMILIES, *shaping.FAMILIES, *networks_and_control.FAMILIES)
@@ -35,18 +36,19 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def check_all(seeds: range, ort: OnnxRuntime) -> Tally:
+def check_all(seeds: range, ort: OnnxRuntime, compared: Compared) -> Tally:
     tally = Tally()
     for seed in seeds:
         grown = grow(seed, FAMILIES)
         tally.ops.update(node.op_type for node in grown.model.graph.node)
         check(grown, ort, tally)
+        compared.note(grown.model)
     assert not tally.differences, "\n".join(map(str, tally.differences[:20]))
     return tally
 
 
-def test_graphs_agree(ort: OnnxRuntime) -> None:
-    tally = check_all(range(150), ort)
+def test_graphs_agree(ort: OnnxRuntime, compared: Compared) -> None:
+    tally = check_all(range(150), ort, compared)
     # What was compared, so that a generator or an oracle that gives up does not pass.
     assert len(tally.ops) > 115
     assert tally.compared["reference"] > 1000 and tally.compared["onnxruntime"] > 600
@@ -55,15 +57,17 @@ def test_graphs_agree(ort: OnnxRuntime) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1000, 4000, 500))
-def test_many_graphs_agree(start: int, ort: OnnxRuntime) -> None:
-    check_all(range(start, start + 500), ort)
+def test_many_graphs_agree(start: int, ort: OnnxRuntime, compared: Compared) -> None:
+    check_all(range(start, start + 500), ort, compared)
 
 
 @pytest.mark.parametrize("opset", range(7, onnx.defs.onnx_opset_version() + 1))
-def test_every_opset(opset: int, ort: OnnxRuntime) -> None:
+def test_every_opset(opset: int, ort: OnnxRuntime, compared: Compared) -> None:
     tally = Tally()
     for seed in (1, 2):
-        check(grow(seed, FAMILIES, opset), ort, tally)
+        grown = grow(seed, FAMILIES, opset)
+        check(grown, ort, tally)
+        compared.note(grown.model)
     assert not tally.differences, "\n".join(map(str, tally.differences))
     assert tally.compared["reference"] or tally.compared["onnxruntime"]
 

@@ -9,6 +9,7 @@ import numpy as np
 from opcase import OpCase, assert_matches, const, t
 
 import torch_ort_session as tos
+from differential.tallied import Compared
 
 CASES = 100
 
@@ -94,7 +95,7 @@ def assert_counting_rows_match(
             assert_matches(ours[b, :, :rows], theirs[b, :, :rows], 1e-5)
 
 
-def test_nodes_agree() -> None:
+def test_nodes_agree(compared: Compared) -> None:
     replays, kinds = 0, set()
     for seed in range(CASES):
         case = group_query(np.random.default_rng(seed))
@@ -111,6 +112,7 @@ def test_nodes_agree() -> None:
             feeds = case.feeds("float32", draw)
             wanted = case.expected("float32", 1, feeds)
             assert_counting_rows_match(case, feeds, session.run(None, feeds), wanted)
+        compared.note(model)
         replays += session.stats()["replays"]
     assert len(kinds) == 12, "windows or not, three widths, padded chunks or not"
     assert replays >= CASES // 2

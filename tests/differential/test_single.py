@@ -12,11 +12,16 @@ from differential import (
     gates_and_integers,
     images_and_arranging,
     mixtures,
+    qlinear_rows,
     quantized_tensors,
     quantized_weights,
     sequence_rows,
+    state_rows,
+    transformer_rows,
 )
-from differential.single import Row, check_row
+from differential.single import Row, cases_of, check_row
+from differential.tallied import Compared
+from torch_ort_session.ops import contrib, registry
 
 ROWS: dict[str, Row] = {
     **attention_rows.ROWS,
@@ -26,6 +31,9 @@ ROWS: dict[str, Row] = {
     **mixtures.ROWS,
     **images_and_arranging.ROWS,
     **gates_and_integers.ROWS,
+    **transformer_rows.ROWS,
+    **qlinear_rows.ROWS,
+    **state_rows.ROWS,
 }
 
 
@@ -38,9 +46,20 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_cases_agree(name: str) -> None:
+def test_cases_agree(name: str, compared: Compared) -> None:
     row = ROWS[name]
-    found = check_row(name, row)
+    found = check_row(name, row, compared)
     assert found["cases"] == row.trials * len(row.dtypes)
     # Four draws a case: eager, observed, recorded, and replayed.
     assert found["replays"] == 0 if row.seam else found["replays"] >= found["cases"]
+
+
+# Compared in tests of their own: in part, or with a decoder as a graph of the node.
+APART = {"BeamSearch", "GreedySearch", "GroupQueryAttention", "Sampling", "WhisperBeamSearch"}
+
+
+def test_kernels_of_com_microsoft_have_rows() -> None:
+    covered = {case.op for name, row in ROWS.items() for _, case in cases_of(name, row)}
+    kernels = {op for domain, op in registry.kernels() if domain == contrib.DOMAIN}
+    assert kernels - covered <= APART
+    assert len(kernels & covered) >= 80
