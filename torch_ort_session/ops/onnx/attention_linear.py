@@ -13,14 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import group_heads, merge_heads, split_heads
+from torch_ort_session.ops._helpers.delta_rule import rule, walk
 from torch_ort_session.ops.kernel import kernel
-
-_RULES = {
-    "linear": (False, False),
-    "gated": (True, False),
-    "delta": (False, True),
-    "gated_delta": (True, True),
-}
 
 
 @kernel("LinearAttention", since=(27,))
@@ -61,14 +55,10 @@ def linear_attention(
 
     Source: https://onnx.ai/onnx/operators/onnx__LinearAttention.html
     """
-    if update_rule not in _RULES:
-        raise ValueError(f"update_rule must be one of {', '.join(_RULES)}, not {update_rule!r}.")
-    gated, corrected = _RULES[update_rule]
-    if gated is (decay is None) or corrected is (beta is None):
-        raise ValueError(
-            f"update_rule {update_rule!r} {'needs' if gated else 'takes no'} decay and "
-            f"{'needs' if corrected else 'takes no'} beta."
-        )
+    gated, corrected = rule(update_rule, decay, beta)
+    for name, given, taken in (("decay", decay, gated), ("beta", beta, corrected)):
+        if given is not None and not taken:
+            raise ValueError(f"update_rule {update_rule!r} takes no {name}.")
     if kv_num_heads <= 0 or q_num_heads % kv_num_heads:
         raise ValueError(f"{q_num_heads} query heads are not a multiple of {kv_num_heads} key heads.")
     q = split_heads(query, q_num_heads).to(torch.float32)
@@ -82,20 +72,8 @@ def linear_attention(
         state = q.new_zeros(q.shape[0], kv_num_heads, k.shape[3], v.shape[3])
     else:
         state = past_state.to(torch.float32)
-    reads: list[Tensor] = []
-    for step in range(query.shape[1]):
-        if factor is not None:
-            state = state * factor[:, :, step].unsqueeze(-1)
-        one, new = k[:, :, step], v[:, :, step]
-        if strength is not None:
-            known = torch.matmul(one.unsqueeze(-2), state).squeeze(-2)
-            new = strength[:, :, step] * (new - known)
-        state = state + one.unsqueeze(-1) * new.unsqueeze(-2)
-        reads.append(torch.matmul(q[:, :, :, step], state))
-    if reads:
-        y = torch.stack(reads, 3).flatten(1, 2)
-    else:
-        y = q.new_zeros(q.shape[0], q_num_heads, 0, v.shape[3])
+    found = walk(q, k, v, state, factor, strength)
+    y, state = found.reads.flatten(1, 2), found.states[-1]
     kept = query.dtype if past_state is None else past_state.dtype
     return merge_heads(y).to(query.dtype), state.to(kept)
 
