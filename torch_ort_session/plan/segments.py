@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_ort_session.plan.gradients import runs_alike
 from torch_ort_session.plan.regroup import growth_reason
 from torch_ort_session.plan.report import Reason
 from torch_ort_session.plan.specs import Observation
@@ -171,7 +172,7 @@ def seam_reason(
 ) -> tuple[Reason, str] | None:
     """Why a step cannot be recorded; None when it can."""
     node, kernel = step.node, step.kernel
-    if step.bodies:
+    if step.bodies and not runs_alike(step):
         return Reason.CONTROL_FLOW, _flow(step, taint)
     declared = kernel.seam_reason(node)
     if declared is not None:
@@ -202,8 +203,10 @@ def _flow(step: Step, taint: Taint) -> str:
         if taint.constant(step.inputs[0]):
             return "which branch runs follows from a shape that depends on data"
         return "which branch runs depends on data"
+    if "y" in step.node.attributes:
+        return "it differentiates what cannot be recorded"
     if step.node.op != "Loop":
-        return "its body runs once for each element"
+        return step.kernel.seam_reason(step.node) or "its body runs once for each element"
     if not all(taint.constant(value) for value in step.inputs[:2]):
         return "how often its body runs depends on data"
     body = step.bodies["body"].steps
