@@ -1,9 +1,10 @@
-"""Cases of the optimizer steps."""
+"""Cases of the optimizer steps, and of a gradient; `control/test_gradient.py` has those of whole graphs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from opcase import OpCase, const, t
 
 _DOMAIN = "ai.onnx.preview.training"
@@ -27,14 +28,26 @@ def _case(op: str, groups: int, step: int, shapes: list[tuple[int, ...]], **attr
 _DECAYS = {"norm_coefficient": 0.01, "epsilon": 1e-3}
 _MOMENTUM = {"norm_coefficient": 0.01, "alpha": 0.9, "beta": 0.7}
 
-CASES: tuple[OpCase, ...] = tuple(
-    case
-    for step in (0, 3)
-    for shapes in ([(2, 3)], [(3,), (2, 2), ()])
-    for case in (
-        _case("Adagrad", 3, step, shapes, decay_factor=0.1, **_DECAYS),
-        _case("Adam", 4, step, shapes, alpha=0.8, beta=0.99, norm_coefficient_post=0.02, **_DECAYS),
-        _case("Momentum", 3, step, shapes, mode="standard", **_MOMENTUM),
-        _case("Momentum", 3, step, shapes, mode="nesterov", **_MOMENTUM),
-    )
+_GRADIENT = OpCase(
+    "Gradient",
+    [t(2, 3), t(4)],
+    {"xs": ["x0"], "zs": ["x1"], "y": "x0"},
+    domain=_DOMAIN,
+    dtypes=("float16", "float32", "float64"),
+    oracle=lambda x, z, **attrs: np.ones_like(x),
+)
+
+CASES: tuple[OpCase, ...] = (
+    _GRADIENT,
+    *(
+        case
+        for step in (0, 3)
+        for shapes in ([(2, 3)], [(3,), (2, 2), ()])
+        for case in (
+            _case("Adagrad", 3, step, shapes, decay_factor=0.1, **_DECAYS),
+            _case("Adam", 4, step, shapes, alpha=0.8, beta=0.99, norm_coefficient_post=0.02, **_DECAYS),
+            _case("Momentum", 3, step, shapes, mode="standard", **_MOMENTUM),
+            _case("Momentum", 3, step, shapes, mode="nesterov", **_MOMENTUM),
+        )
+    ),
 )

@@ -291,6 +291,8 @@ def _renamed(node: Node, call: _Call, expansion: _Expansion) -> Node:
             )
         else:
             attributes[key] = value
+    for key in attributes.keys() & _NAMING.get((node.domain, node.op), ()):
+        attributes[key] = _named(attributes[key], call, node)
     return replace(
         node,
         name=unused(call.prefix + node.name, expansion.nodes),
@@ -298,6 +300,16 @@ def _renamed(node: Node, call: _Call, expansion: _Expansion) -> Node:
         outputs=tuple(_name(value, call, node) for value in node.outputs),
         attributes=attributes,
     )
+
+
+_NAMING = {("ai.onnx.preview.training", "Gradient"): ("xs", "zs", "y")}
+"""Attributes that hold names of values."""
+
+
+def _named(value: AttributeValue, call: _Call, node: Node) -> AttributeValue:
+    if isinstance(value, tuple):
+        return tuple(_name(str(item), call, node) for item in value)
+    return _name(str(value), call, node)
 
 
 def _name(value: str, call: _Call, node: Node) -> str:

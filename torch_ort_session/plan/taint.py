@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from torch_ort_session.ir.types import ElementType
+from torch_ort_session.plan.gradients import runs_alike
 from torch_ort_session.plan.steps import NOTHING, Step, Steps, input_params
 
 
@@ -135,7 +136,9 @@ def _data_is_static(step: Step, data: set[int], shape: set[int]) -> bool:
 
 
 def _shape_is_static(step: Step, data: set[int], shape: set[int]) -> bool:
-    if step.bodies or step.kernel.seam_reason(step.node) is not None:
+    if step.bodies and not runs_alike(step):
+        return False
+    if step.kernel.seam_reason(step.node) is not None:
         return False
     params = input_params(step.kernel, len(step.inputs))
     return all(

@@ -124,7 +124,7 @@ def _segments(plan: Plan) -> None:
     """Nothing is recorded that cannot be."""
     for position in (p for region in plan.regions if region.reason is None for p in region.positions):
         step = plan.steps.items[position]
-        if step.bodies:
+        if not _recordable(step):
             _fail(plan, "its bodies cannot be recorded", position)
         why = step.kernel.seam_reason(step.node)
         if why is not None:
@@ -140,6 +140,21 @@ def _segments(plan: Plan) -> None:
             spec = plan.observation.specs[value]
             if spec is not None and spec.device != plan.device and not fixed:
                 _fail(plan, f"it reads {plan.steps.names[value]!r} on {spec.device}", position)
+
+
+def _recordable(step: Step) -> bool:
+    """Whether every body of a step is a function of plain kernels, which a Gradient differentiates."""
+    waiting = list(step.bodies.values())
+    if waiting and step.node.op != "Gradient":
+        return False
+    while waiting:
+        for inner in waiting.pop().steps.items:
+            if inner.kernel.seam_reason(inner.node) is not None or inner.kernel.varies:
+                return False
+            if inner.bodies and inner.node.op != "Gradient":
+                return False
+            waiting.extend(inner.bodies.values())
+    return True
 
 
 class _Lives:
