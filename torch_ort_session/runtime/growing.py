@@ -33,7 +33,7 @@ from torch_ort_session.runtime.signature import BoundForm, Signature, signature_
 from torch_ort_session.runtime.strips import Weave
 from torch_ort_session.runtime.tracing import watch_capture, watch_program
 from torch_ort_session.runtime.views import view_difference
-from torch_ort_session.runtime.warmup import Warm, frame_of
+from torch_ort_session.runtime.warmup import Warm, frame_of, specialised
 
 _LARGEST = 1 << 16
 """Elements of a value that is kept; a larger one is rather computed again."""
@@ -137,7 +137,15 @@ def run_growing(
     Raises:
         KernelError: A kernel failed.
     """
-    kept = machine.memo.kept(grown.form, program)
+    names = frozenset(name for name, _ in grown.form[2])
+
+    def fold(full: Program) -> Program:
+        return specialised(machine.graph, machine.build, full, tuple(outputs), names, (), fed)[0]
+
+    kept = machine.memo.kept(grown.form, program, fold)
+    if kept.folded is not None:
+        observer = machine.tracer.observer
+        program = watch_program(kept.folded, fed, machine.tracer) if observer.on else kept.folded
     machine.memo.noted = None
     made = _make(_Run(machine, program, outputs, grown, fed, kept, recording))
 

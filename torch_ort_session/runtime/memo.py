@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _RESTARTS = 16
 """How often runs of a form may begin anew before it is latched."""
 
+_LATCHED = _RESTARTS + 1
+
 _MUCH = 10
 """A good part of the steps is one in so many."""
 
@@ -47,8 +49,8 @@ class Kept:
         entry: What is known of captures of that; None before the first.
         wild: Values whose dims were other ones than was assumed.
         again: How often a run was no continuation of the first, so that another one became the first.
-        latched: Whether nothing is to be had.
         weave: What makes strips of a capture's seams.
+        folded: The steps, where the key feeds of the form fold branches of them.
     """
 
     first: Seen | None = None
@@ -57,8 +59,13 @@ class Kept:
     entry: Entry | None = None
     wild: set[int] = field(default_factory=set)
     again: int = 0
-    latched: bool = False
     weave: Weave | None = None
+    folded: Program | None = None
+
+    @property
+    def latched(self) -> bool:
+        """Whether nothing is to be had."""
+        return self.again > _RESTARTS
 
     @property
     def recorded(self) -> bool:
@@ -70,14 +77,14 @@ class Kept:
         self.again += self.first is not None
         self.forget()
         self.first, self.second = seen, None
-        if self.again > _RESTARTS:
+        if self.latched:
             self.latch()
 
     def latch(self) -> None:
         """Keep nothing any more."""
         self.forget()
         self.first = self.second = None
-        self.latched = True
+        self.again = _LATCHED
 
     def forget(self) -> None:
         """Give up what followed from the two runs, captures included."""
@@ -185,12 +192,20 @@ class Memo:
         kept = self._kept.get(form)
         return kept is not None and kept.latched
 
-    def kept(self, form: Form, program: Program) -> Kept:
-        """What is kept for runs of a form."""
+    def kept(self, form: Form, program: Program, fold: Callable[[Program], Program] | None = None) -> Kept:
+        """What is kept for runs of a form.
+
+        Args:
+            form: The form.
+            program: The full program.
+            fold: Folds the branches that key feeds take.
+        """
         found = self._kept.get(form)
         if found is None:
-            stateful = any(step.kernel.state for step in program.steps.items)
-            found = self._kept[form] = Kept(latched=stateful)
+            made = program if fold is None or not form[2] else fold(program)
+            stateful = any(step.kernel.state for step in made.steps.items)
+            found = Kept(again=_LATCHED if stateful else 0, folded=None if made is program else made)
+            self._kept[form] = found
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)[1].forget()
         else:

@@ -16,8 +16,12 @@ _Tensor = torch.Tensor
 _GROWN = -1
 """In place of a dim that grew."""
 
-Form = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]
-"""A signature without the dims that grew: requested outputs, and name, dtype, dims and device of feeds."""
+Keys = tuple[tuple[str, int | bool], ...]
+"""Names and values of key feeds."""
+
+Form = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...], Keys]
+"""A signature without the dims that grew: requested outputs, name, dtype, dims and device of feeds, and the
+key feeds that stayed as they were."""
 
 
 class Grown(NamedTuple):
@@ -79,6 +83,9 @@ class Pace(NamedTuple):
                 or value.device != device
             ):
                 return None
+        for name, number in self.form[2]:
+            if fed[name].item() != number:  # type: ignore[union-attr]
+                return None
         return Grown(self.form, tuple([a + b * by for a, b in zip(self.base, self.slopes, strict=True)]), by)
 
 
@@ -138,13 +145,20 @@ def grown_since(before: Signature, after: Signature) -> Grown | None:
             found = [b for a, b in pairs if a < b]
         dims += found
         forms.append((new[0], new[1], shape, new[3]))
-    return Grown((after.outputs, tuple(forms)), tuple(dims)) if dims else None
+    if not dims:
+        return None
+    # A number that changes from run to run is data like any other.
+    keys = after.keys if after.keys == before.keys else tuple([k for k in after.keys if k in before.keys])
+    return Grown((after.outputs, tuple(forms), keys), tuple(dims))
 
 
 def described(form: Form) -> str:
     """A form in words."""
-    outputs, feeds = form
-    told = ", ".join(f"{name}: {_dims(rest)}" for name, *rest in feeds)
+    outputs, feeds, keys = form
+    values = dict(keys)
+    told = ", ".join(
+        f"{name}: {_dims(rest)}" + (f" = {values[name]}" if name in values else "") for name, *rest in feeds
+    )
     return f"({told}) -> ({', '.join(outputs)})"
 
 

@@ -87,7 +87,7 @@ def warm_up(
     names = frozenset(name for name, _ in keys)
     # Key feeds are constants of the plan, and a static value may be a view of one: in memory of its own.
     fed = {name: _copied(value) if name in names else value for name, value in fed.items()}
-    program, found = _specialised(graph, build, program, outputs, names, loose, fed)
+    program, found = specialised(graph, build, program, outputs, names, loose, fed)
     steps, values = program.steps, frame_of(program, fed)
     observation = observe(program, values, kept_constants(steps, found))
     if observation.kinds:
@@ -138,7 +138,7 @@ def _filled(steps: Steps, constants: Mapping[int, Value]) -> tuple[Value, ...]:
     return tuple(template)
 
 
-def _specialised(
+def specialised(
     graph: Graph | None,
     build: Callable[[Graph, tuple[str, ...]], Program],
     program: Program,
@@ -147,7 +147,20 @@ def _specialised(
     loose: Collection[str],
     fed: Mapping[str, Value],
 ) -> tuple[Program, Taint]:
-    """Fold every If whose predicate is static, then the ones that this lays open, and so on."""
+    """Fold every If whose predicate is static, then the ones that this lays open, and so on.
+
+    Args:
+        graph: The graph that runs; None for the steps of a body, in which no If is folded.
+        build: Makes a program of a graph and output names.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of the key feeds.
+        loose: Nodes of whose results' shapes nothing is assumed, for they do not settle.
+        fed: Feeds.
+
+    Returns:
+        The steps, the given ones where nothing is folded, and what of them is static.
+    """
     while True:
         steps = program.steps
         found = taint(steps, _static_inputs(steps, keys, fed), loose)
