@@ -17,6 +17,7 @@ from differential import (
     quantized_weights,
     sequence_rows,
     state_rows,
+    stream_rows,
     transformer_rows,
 )
 from differential.single import Row, cases_of, check_row
@@ -34,6 +35,7 @@ ROWS: dict[str, Row] = {
     **transformer_rows.ROWS,
     **qlinear_rows.ROWS,
     **state_rows.ROWS,
+    **stream_rows.ROWS,
 }
 
 
