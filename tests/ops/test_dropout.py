@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 import torch
 from expecttest import assert_expected_inline
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 import torch_ort_session
 
 
 def session(opset: int = 22, inputs: int = 3, **attributes: float) -> torch_ort_session.Session:
+    return torch_ort_session.load(model(opset, inputs, **attributes))
+
+
+def model(opset: int = 22, inputs: int = 3, **attributes: float) -> onnx.ModelProto:
     names = ["x", "ratio", "training"][:inputs]
     node = helper.make_node("Dropout", names, ["y", "mask"], **attributes)
     kinds = {"x": onnx.TensorProto.FLOAT, "ratio": onnx.TensorProto.FLOAT, "training": onnx.TensorProto.BOOL}
-    infos = [helper.make_tensor_value_info(n, kinds[n], ["n"] if n == "x" else []) for n in names]
+    infos = [helper.make_tensor_value_info(n, kinds[n], None if n == "x" else []) for n in names]
     graph = helper.make_graph([node], "g", infos, [onnx.ValueInfoProto(name=n) for n in ("y", "mask")])
     opsets = [helper.make_opsetid("", opset)]
-    return torch_ort_session.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def dropped(made: torch_ort_session.Session, ratio: float = 0.25) -> tuple[torch.Tensor, torch.Tensor]:
@@ -38,6 +44,19 @@ def test_a_seed_repeats_and_no_seed_does_not() -> None:
     assert not torch.equal(dropped(session(seed=7))[1], dropped(session(seed=8))[1])
     unseeded = session()
     assert not torch.equal(dropped(unseeded)[1], dropped(unseeded)[1])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 2**32 - 1])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 1, 5), (40, 50)])
+def test_a_seed_draws_what_the_reference_draws(seed: int, shape: tuple[int, ...]) -> None:
+    proto = model(seed=seed)
+    feed = {"x": np.ones(shape, np.float32), "ratio": np.float32(0.3), "training": np.bool_(True)}
+    y, mask = ReferenceEvaluator(proto).run(None, feed)
+    made = torch_ort_session.load(proto)
+    for _ in range(3):
+        ours, kept = made.run(None, feed)
+        assert kept.tolist() == mask.tolist()
+        torch.testing.assert_close(ours, torch.from_numpy(np.asarray(y, np.float32)))
 
 
 def test_torch_manual_seed_governs_a_node_without_one() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
+from torch_ort_session.ops._helpers.seeded import seeded_uniform
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -39,7 +40,7 @@ def dropout(
         x: Floats.
         ratio: Probability of an element to be dropped; 0.5 when absent.
         training_mode: Whether to drop; no when absent.
-        seed: Makes the choice repeatable.
+        seed: Makes the choice the same in every run; on the CPU it is that of ONNX's reference.
         ctx: Context.
 
     Returns:
@@ -50,11 +51,7 @@ def dropout(
     """
     if not training_mode:
         return x, torch.ones_like(x, dtype=torch.bool) if ctx.wants(1) else None
-    generator = None
-    if seed is not None:
-        generator = torch.Generator(x.device)
-        generator.manual_seed(seed)
-    return _dropped(x, 0.5 if ratio is None else ratio, generator)
+    return _dropped(x, 0.5 if ratio is None else ratio, seed)
 
 
 @kernel("Dropout", since=(10,), view_of="x")
@@ -93,10 +90,10 @@ def dropout_legacy(
     return result, mask.to(x.dtype)
 
 
-def _dropped(x: Tensor, ratio: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def _dropped(x: Tensor, ratio: float, seed: int | None) -> tuple[Tensor, Tensor]:
     if not 0.0 <= ratio <= 1.0:
         raise ValueError(f"The ratio of dropped elements is a probability, not {ratio}.")
-    drawn = torch.rand(x.shape, generator=generator, device=x.device)
+    drawn = torch.rand(x.shape, device=x.device) if seed is None else seeded_uniform(x.shape, seed, x.device)
     kept = drawn >= ratio
     scale = 1.0 / (1.0 - ratio) if ratio < 1.0 else 0.0
     return torch.where(kept, x * scale, torch.zeros_like(x)), kept
