@@ -174,4 +174,5 @@ CASES: tuple[OpCase, ...] = (
         "DynamicQuantizeLinear", [t(3, 4, low=-5, high=-1)], outputs=3, oracle=ORT, opset=11, id="negative"
     ),
     OpCase("DynamicQuantizeLinear", [const([[0.0, 0.0]])], outputs=3, id="zeros"),
+    OpCase("DynamicQuantizeLinear", [t(2, 0)], outputs=3, oracle=ORT, opset=11, id="empty"),
 )

@@ -103,6 +103,8 @@ def dequantize_linear(
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Quantized to uint8 by the range of the data itself, widened to hold 0.
 
+    Of no data the scale is 1 and the zero point 0, as onnxruntime has it.
+
     Args:
         x: float32.
 
@@ -111,6 +113,8 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Source: https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html
     """
+    if x.numel() == 0:
+        return x.to(torch.uint8), x.new_ones(()), x.new_zeros((), dtype=torch.uint8)
     low, high = torch.aminmax(x.detach())
     low, high = low.clamp(max=0), high.clamp(min=0)
     span = high - low
