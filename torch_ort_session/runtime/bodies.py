@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import torch
 
 from torch_ort_session.ops.kernel import Body, Value
-from torch_ort_session.plan.steps import BodySteps, Steps
+from torch_ort_session.plan.lists import growing_lists
+from torch_ort_session.plan.steps import BodySteps
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.execute import Program, Values
@@ -19,7 +20,7 @@ from torch_ort_session.runtime.policy import Entry, Policy
 from torch_ort_session.runtime.recording import Recording
 from torch_ort_session.runtime.results import storage_ids
 from torch_ort_session.runtime.signature import Signature, signature_of
-from torch_ort_session.runtime.worth import hopeless, reads, steady
+from torch_ort_session.runtime.worth import hopeless, reads, steady, varies
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.machine import Machine
@@ -133,6 +134,7 @@ class BodyFacts:
         outside: Ids of the enclosing values outside.
         read: Of each input, whether a step or the caller reads it.
         steady: Of each input, whether it comes out again as it is.
+        lists: Places of inputs that, as lists, only grow.
         results: Names of its outputs.
         hopeless: Why nothing of it is ever recorded; empty where something may be.
         lasting: Whether its results are the same in every call.
@@ -145,6 +147,7 @@ class BodyFacts:
     outside: tuple[int, ...]
     read: tuple[bool, ...]
     steady: tuple[bool, ...]
+    lists: tuple[int, ...]
     results: tuple[str, ...]
     hopeless: str
     lasting: bool
@@ -162,7 +165,7 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
     inside = tuple(place for _, place in body.captured)
     names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
     whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
-    found, same = reads(whole), steady(whole)
+    found, same, lists = reads(whole), steady(whole), growing_lists(whole)
     return BodyFacts(
         name=body.name,
         depth=body.depth,
@@ -171,9 +174,10 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
         outside=tuple(place for place, _ in body.captured),
         read=tuple(place in found for place in whole.inputs),
         steady=tuple(place in same for place in whole.inputs),
+        lists=tuple(n for n, place in enumerate(whole.inputs) if place in lists),
         results=tuple(steps.names[output] for output in steps.outputs),
         hopeless=hopeless(whole, len(steps.inputs), device),
-        lasting=not whole.inputs and not _varies(steps),
+        lasting=not whole.inputs and not varies(steps),
     )
 
 
@@ -344,14 +348,6 @@ class BodyPolicy(Policy):
         super().release()
         self.last = self.oldest = None
         self.new = self.resting = self.denied = 0
-
-
-def _varies(steps: Steps) -> bool:
-    """Whether a call may differ from the one before by itself."""
-    return any(
-        step.kernel.varies or step.kernel.state or any(_varies(body.steps) for body in step.bodies.values())
-        for step in steps.items
-    )
 
 
 def _told(signature: Signature, entry: Entry) -> dict[str, Any]:

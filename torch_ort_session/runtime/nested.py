@@ -137,7 +137,7 @@ class Nested:
     def _call(self, given: Sequence[Value]) -> tuple[Value, ...]:
         """A call whose signature is to be looked for."""
         policy, machine = self.plan.served(self.machine)
-        entry = policy.of_call(self.facts.program.steps.input_names, given)
+        entry = policy.of_call(self.facts.program.steps.input_names, self._told_apart(given))
         if entry is None:
             return self._by_steps(given)
         decision = policy.decide(entry)
@@ -149,6 +149,13 @@ class Nested:
         if decision is Decision.OBSERVE:
             return self._observe(policy, machine, entry, given)
         return self._record(policy, machine, entry, given)
+
+    def _told_apart(self, given: Sequence[Value]) -> Sequence[Value]:
+        """What a signature is made of: nothing is recorded of how long a list is that only grows."""
+        if not any(isinstance(given[place], tuple) for place in self.facts.lists):
+            return given
+        lists = self.facts.lists
+        return [() if n in lists and isinstance(v, tuple) else v for n, v in enumerate(given)]
 
     def _by_steps(self, given: Sequence[Value]) -> tuple[Value, ...]:
         steps = self.facts.program.steps

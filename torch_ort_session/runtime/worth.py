@@ -119,6 +119,14 @@ def steady(steps: Steps) -> frozenset[int]:
     return frozenset(sources[value] for value in steps.outputs if value in sources)
 
 
+def varies(steps: Steps) -> bool:
+    """Whether a call may differ from the one before by itself."""
+    return any(
+        step.kernel.varies or step.kernel.state or any(varies(body.steps) for body in step.bodies.values())
+        for step in steps.items
+    )
+
+
 def _copied(steps: Steps, formals: int) -> Sequence[int]:
     """What each call copies.
 
