@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import warnings
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import replaying
 import torch
 from onnx.reference import ReferenceEvaluator
 
@@ -92,13 +92,34 @@ class Tally:
 
     Attributes:
         differences: Where every oracle that can run a model contradicts the session, or its runs one another.
-        compared: How often each oracle was compared with, and how many runs were replays.
+        compared: How often each oracle was compared with, how many outputs of a run with those of the eager
+            one, how many errors with its error, and how many runs were replays.
         ops: Nodes by operator.
+        graphs: How many models were checked.
     """
 
     differences: list[Difference] = field(default_factory=list)
     compared: Counter[str] = field(default_factory=Counter)
     ops: Counter[str] = field(default_factory=Counter)
+    graphs: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to: its results, or the error that it raised."""
+
+    values: list[Any] | None = None
+    error: tos.SessionError | None = None
+
+
+def outcome(session: tos.Session, feed: dict[str, Array], *, may_fail: bool) -> Outcome:
+    """Run a session; an error is an outcome where one may be expected."""
+    try:
+        return Outcome(session.run(None, feed))
+    except tos.SessionError as error:
+        if not may_fail:
+            raise
+        return Outcome(error=error)
 
 
 def check(grown: Grown, ort: OnnxRuntime, tally: Tally, sizes: Sequence[int] = SIZES) -> None:
@@ -117,28 +138,36 @@ def check(grown: Grown, ort: OnnxRuntime, tally: Tally, sizes: Sequence[int] = S
         answers = {name: ask(feed) for name, ask in asking.items()}
         known = {name: answer for name, answer in answers.items() if answer is not None}
         able |= known.keys()
-        results: dict[str, Any] = {}
-        for how, session in (("eager", eager), ("auto", auto)):
-            with contextlib.ExitStack() as stack:
-                if index and (able - known.keys() or "onnxruntime" not in known):
-                    # An oracle refuses this feed, or only the reference, which checks little, takes it.
-                    stack.enter_context(contextlib.suppress(tos.SessionError))
-                results[how] = [plain(value) for value in session.run(None, feed)]
-        if len(results) == 1:
-            found.append(
-                Difference(grown.seed, run, "the other run", "", f"only the {[*results]} run succeeded")
-            )
-        for i, name in enumerate(names):
-            for how, values in results.items():
-                found += _against(
-                    grown.seed, f"{run}, {how}", name, values[i], {k: v[i] for k, v in known.items()}
-                )
-            if len(results) == 2:
-                detail = differs(results["auto"][i], results["eager"][i])
-                if detail:
-                    found.append(Difference(grown.seed, run, "the eager run", name, detail))
+        # An oracle refuses this feed, or only the reference, which checks little, takes it.
+        may_fail = bool(index and (able - known.keys() or "onnxruntime" not in known))
+        outcomes = {
+            how: outcome(session, feed, may_fail=may_fail)
+            for how, session in (("eager", eager), ("auto", auto))
+        }
+        results = {how: each.values for how, each in outcomes.items() if each.values is not None}
+        for how, values in results.items():
+            for i, name in enumerate(names):
+                answer = {oracle: given[i] for oracle, given in known.items()}
+                found += _against(grown.seed, f"{run}, {how}", name, plain(values[i]), answer)
         tally.compared.update(known.keys() if results else ())
+        apart = unlike(outcomes["auto"], outcomes["eager"], names)
+        found += (Difference(grown.seed, run, "the eager run", name, detail) for name, detail in apart)
+        tally.compared["eager outputs" if results else "eager errors"] += len(names) if results else 1
+    tally.ops.update(node.op_type for node in grown.model.graph.node)
+    tally.graphs += 1
     tally.compared["replays"] += auto.stats().get("replays", 0)
+
+
+def unlike(got: Outcome, wanted: Outcome, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Outputs of a run that are not those of the eager run to the bit, and errors of another text."""
+    if got.values is None or wanted.values is None:
+        texts = ["it succeeds" if each.error is None else repr(each.error) for each in (got, wanted)]
+        return [] if texts[0] == texts[1] else [("", f"{texts[0]} instead of {texts[1]}")]
+    return [
+        (name, differs(plain(ours), plain(theirs)) or "the last bits differ")
+        for name, ours, theirs in zip(names, got.values, wanted.values, strict=True)
+        if replaying.apart(ours, theirs)
+    ]
 
 
 def _oracles(
