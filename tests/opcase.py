@@ -200,6 +200,22 @@ class OpCase:
         return list(ReferenceEvaluator(model).run(None, dict(feeds)))
 
 
+def ms(
+    op: str,
+    inputs: Sequence[Input],
+    attrs: Mapping[str, Any] | None = None,
+    oracle: Oracle = "onnxruntime",
+    **more: Any,
+) -> OpCase:
+    """A case of an operator of com.microsoft; onnxruntime is asked unless another oracle is named."""
+    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", oracle=oracle, **more)
+
+
+def exact(x: Any) -> torch.Tensor:
+    """An array as float64."""
+    return torch.from_numpy(np.asarray(x, np.float64))
+
+
 def _unknown_to_numpy(value: Any) -> bool:
     return any(getattr(value, "dtype", None) == np.dtype(kind) for kind, _ in _EXTRA.values())
 

@@ -1,19 +1,9 @@
 """Cases of com.microsoft's BiasAdd, BiasSplitGelu, BiasDropout and FusedMatMulActivation."""
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
-from opcase import OpCase, const, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", **more)
-
-
-def exact(x):  # type: ignore[no-untyped-def]
-    return torch.from_numpy(np.asarray(x, np.float64))
+from opcase import OpCase, const, exact, ms, t
 
 
 def bias_split_gelu(x, bias):  # type: ignore[no-untyped-def]

@@ -1,16 +1,10 @@
 """Cases of com.microsoft's gated activations, complex products and integer arithmetic."""
 
-from typing import Any
-
 import numpy as np
 import torch
-from opcase import OpCase, const, t
+from opcase import OpCase, const, ms, t
 
 from cases.microsoft_spatial import exact
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", **{"oracle": "onnxruntime", **more})
 
 
 def swiglu(  # type: ignore[no-untyped-def]

@@ -1,13 +1,6 @@
 """Cases of com.microsoft's Gelu, BiasGelu, FastGelu and QuickGelu."""
 
-from typing import Any
-
-from opcase import OpCase, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", oracle="onnxruntime", **more)
-
+from opcase import OpCase, ms, t
 
 X = t(2, 3, 8, low=-4, high=4)
 

@@ -3,11 +3,7 @@
 from typing import Any
 
 import numpy as np
-from opcase import OpCase, const, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any], oracle: Any, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs, domain="com.microsoft", oracle=oracle, **more)
+from opcase import OpCase, const, ms, t
 
 
 def by_head(x, heads):  # type: ignore[no-untyped-def]

@@ -4,11 +4,7 @@ from typing import Any
 
 import numpy as np
 from differential import mixtures
-from opcase import OpCase, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any], **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs, domain="com.microsoft", **{"oracle": "onnxruntime", **more})
+from opcase import OpCase, ms, t
 
 
 def weights(rows: int, third: bool = False) -> list[Any]:

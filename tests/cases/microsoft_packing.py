@@ -2,14 +2,9 @@
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
-from opcase import OpCase, const, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any], oracle: Any, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs, domain="com.microsoft", oracle=oracle, **more)
+from opcase import OpCase, const, ms, t
 
 
 def remove(x, counts):  # type: ignore[no-untyped-def]

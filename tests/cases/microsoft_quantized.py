@@ -3,11 +3,7 @@
 from typing import Any
 
 import numpy as np
-from opcase import OpCase, const, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", **{"oracle": "onnxruntime", **more})
+from opcase import OpCase, const, ms, t
 
 
 def u(*shape: int) -> Any:

@@ -1,13 +1,7 @@
 """Cases of com.microsoft's residual streams: norms by branch, mixes and gates."""
 
-from typing import Any
-
 import numpy as np
-from opcase import OpCase, t
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", **{"oracle": "onnxruntime", **more})
+from opcase import OpCase, ms, t
 
 
 def sigmoid(x):  # type: ignore[no-untyped-def]

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 from cases import microsoft_arrange, microsoft_bias, microsoft_spatial
-from opcase import OpCase, const, t
+from opcase import OpCase, const, ms, t
 
 from differential.single import Generator, Row
-
-
-def ms(
-    op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, oracle: Any = "onnxruntime", **more: Any
-) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", oracle=oracle, **more)
 
 
 def one_of(rng: Generator, *choices: Any) -> Any:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from opcase import OpCase, const, t
+from opcase import OpCase, const, ms, t
 
 from differential.single import Generator, Row
 
 BYTES = ("uint8", "int8")
-
-
-def ms(op: str, inputs: list[Any], attrs: dict[str, Any] | None = None, **more: Any) -> OpCase:
-    return OpCase(op, inputs, attrs or {}, domain="com.microsoft", **{"oracle": "onnxruntime", **more})
 
 
 def data(kind: str, *shape: int) -> Any:
