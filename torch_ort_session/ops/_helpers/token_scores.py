@@ -19,11 +19,11 @@ class ScoreRules:
         repetition_penalty: What the scores of tokens of the text so far are made worse by; 1 for nothing.
         ngram: Length of what may not be repeated; 0 for no such rule.
         vocab_mask: int32 [V], 0 for a token that is barred; None bars none.
-        prefix_mask: int32 [R, V], the same at the first step only.
+        prefix_mask: int32 [B, V], the same at the first step only; a sample has R / B texts.
         min_length: Length of the text below which it does not end.
         eos: The token that ends it.
         temperature: What scores are divided by.
-        presence: [R, V], what is taken off the scores.
+        presence: [B, V], what is taken off the scores; with one text a sample.
     """
 
     eos: int
@@ -36,12 +36,12 @@ class ScoreRules:
     presence: Tensor | None = None
 
 
-def check_rules(rules: ScoreRules, rows: int, vocab: int) -> None:
+def check_rules(rules: ScoreRules, batch: int, vocab: int) -> None:
     """Refuse rules that do not fit the scores.
 
     Args:
         rules: The rules.
-        rows: R.
+        batch: B.
         vocab: V.
 
     Raises:
@@ -53,8 +53,8 @@ def check_rules(rules: ScoreRules, rows: int, vocab: int) -> None:
         raise ValueError(f"eos_token_id {rules.eos} is none of {vocab} tokens.")
     shaped = (
         ("vocab_mask", rules.vocab_mask, (vocab,)),
-        ("prefix_vocab_mask", rules.prefix_mask, (rows, vocab)),
-        ("presence_mask", rules.presence, (rows, vocab)),
+        ("prefix_vocab_mask", rules.prefix_mask, (batch, vocab)),
+        ("presence_mask", rules.presence, (batch, vocab)),
     )
     for name, given, wanted in shaped:
         if given is not None and tuple(given.shape) != wanted:
@@ -85,7 +85,8 @@ def ruled(rules: ScoreRules, scores: Tensor, text: Tensor, step: int, ctx: Kerne
     if rules.vocab_mask is not None:
         scores = scores.masked_fill(rules.vocab_mask == 0, lowest)
     if rules.prefix_mask is not None and step == 0:
-        scores = scores.masked_fill(rules.prefix_mask == 0, lowest)
+        texts = scores.shape[0] // max(rules.prefix_mask.shape[0], 1)
+        scores = scores.masked_fill((rules.prefix_mask == 0).repeat_interleave(texts, 0), lowest)
     if text.shape[1] < rules.min_length:
         ends = torch.arange(vocab, device=scores.device) == rules.eos
         scores = scores.masked_fill(ends, lowest)

@@ -104,7 +104,7 @@ def beam_search(
         repetition_penalty=1.0 if repetition_penalty is None else repetition_penalty,
         ngram=no_repeat_ngram_size,
         vocab_mask=vocab_mask,
-        prefix_mask=None if prefix_vocab_mask is None else prefix_vocab_mask.repeat_interleave(num_beams, 0),
+        prefix_mask=prefix_vocab_mask,
     )
     goals = Goals(
         eos=eos_token_id,
@@ -146,7 +146,7 @@ def search_beams(
         kind = logits.dtype
         scores = torch.log_softmax(of_vocab(search, logits), 1)
         if not step:
-            check_rules(rules, scores.shape[0], scores.shape[1])
+            check_rules(rules, batch, scores.shape[1])
         scores = ruled(rules, scores, text[:, :length], step, ctx) + total.unsqueeze(1)
         if ctx.wants(2):
             told.append(scores.reshape(batch, beams, -1))
