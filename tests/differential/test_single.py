@@ -19,6 +19,7 @@ from differential import (
     state_rows,
     stream_rows,
     transformer_rows,
+    word_rows,
 )
 from differential.single import Row, cases_of, check_row
 from differential.tallied import Compared
@@ -36,6 +37,7 @@ ROWS: dict[str, Row] = {
     **qlinear_rows.ROWS,
     **state_rows.ROWS,
     **stream_rows.ROWS,
+    **word_rows.ROWS,
 }
 
 
