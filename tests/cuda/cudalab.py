@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -40,17 +39,8 @@ class RealLab:
             return torch.empty(1 << 28, device="cuda")
 
 
-def real_lab() -> RealLab:
-    """For tests marked `cuda`: without a device a skip, or a failure where FAIL_WITHOUT_CUDA=1 says so."""
-    if not torch.cuda.is_available():
-        if os.environ.get("FAIL_WITHOUT_CUDA") == "1":
-            pytest.fail("there is no CUDA device")
-        pytest.skip("there is no CUDA device")
-    return RealLab()
-
-
 def make_lab(kind: str) -> Any:
-    return FakeLab() if kind == "fake" else real_lab()
+    return FakeLab() if kind == "fake" else RealLab()
 
 
 KINDS = [pytest.param("fake", id="fake"), pytest.param("real", id="real", marks=pytest.mark.cuda)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from binding.decoders import WIDTH, WORDS, fixed, growing
-from cudalab import real_lab
 from textmodel import message
 
 import torch_ort_session as tos
@@ -16,7 +15,6 @@ CAPACITY = 64
 @pytest.mark.cuda
 @pytest.mark.parametrize("way", ["run", "replay"])
 def test_m18_tokens_of_fixed_capacity(way: str) -> None:
-    real_lab()
     eager = tos.load(fixed(CAPACITY), device="cuda", options=tos.Options(capture="off"))
     session = tos.load(fixed(CAPACITY), device="cuda")
     token, position = torch.zeros(1, dtype=torch.int64).cuda(), torch.zeros(1, 1, dtype=torch.int64).cuda()
@@ -56,7 +54,6 @@ def test_m18_tokens_of_fixed_capacity(way: str) -> None:
 
 @pytest.mark.cuda
 def test_m18_tokens_of_a_growing_cache() -> None:
-    real_lab()
     eager = tos.load(growing(), device="cuda", options=tos.Options(capture="off"))
     binding = tos.load(growing(), device="cuda").bind()
     token = torch.zeros(1, dtype=torch.int64).cuda()
@@ -75,7 +72,6 @@ def test_m18_tokens_of_a_growing_cache() -> None:
 
 @pytest.mark.cuda
 def test_a_tensor_on_the_host_is_refused() -> None:
-    real_lab()
     binding = tos.load(fixed(CAPACITY), device="cuda").bind()
     text = message(tos.InputError, lambda: binding.input("token", torch.zeros(1, dtype=torch.int64)))
     assert text == "input 'token': the tensor is on cpu and must be on cuda:0, where the model uses it"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cudalab import real_lab
 from fake_session import FakeTorch
 from runtime.capturelab import counted
 
@@ -15,7 +14,6 @@ from torch_ort_session.runtime import growing
 
 @pytest.mark.cuda
 def test_m14_a_growing_decode_on_a_device_is_never_wrong_and_never_ineligible() -> None:
-    real_lab()
     proto = make_decoder(Size())
     session = tos.load(proto, device="cuda")
     eager = tos.load(proto, device="cuda", options=tos.Options(capture="off"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from cudalab import KINDS, make_lab, real_lab
+from cudalab import KINDS, RealLab, make_lab
 from expecttest import assert_expected_inline
 from fake_driver import FakeError, FakeLab
 
@@ -73,7 +73,7 @@ def test_h1_a_failed_capture_leaves_everything_usable(lab: Any) -> None:
 
 @pytest.mark.cuda
 def test_h1_random_numbers_work_after_a_failed_capture() -> None:
-    lab = real_lab()
+    lab = RealLab()
     x = lab.tensor(1.0)
     with pytest.raises(Refused):
         recorder(lab).record(lambda: lab.read(x))
@@ -373,7 +373,7 @@ def test_a_closed_recording_waits_for_its_replay_and_is_not_replayed_again(lab: 
 
 @pytest.mark.cuda
 def test_h10_a_random_op_replays_with_fresh_numbers() -> None:
-    lab = real_lab()
+    lab = RealLab()
     results: list[torch.Tensor] = []
     recording = recorder(lab).record(lambda: results.append(torch.randn(64, device="cuda")))
     recording.finish(results)

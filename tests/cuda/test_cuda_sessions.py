@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -12,11 +11,7 @@ from textmodel import declare, model, operator
 
 import torch_ort_session as tos
 
-WITHOUT = not torch.cuda.is_available() and not os.environ.get("FAIL_WITHOUT_CUDA")
-DEVICES = [
-    "cpu",
-    pytest.param("cuda", marks=[pytest.mark.cuda, pytest.mark.skipif(WITHOUT, reason="no CUDA device")]),
-]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 devices = pytest.mark.parametrize("device", DEVICES)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cudalab import real_lab
 from textmodel import model
 
 import torch_ort_session as tos
@@ -30,7 +29,6 @@ def bound(validate: str) -> tuple[tos.Session, tos.Binding, torch.Tensor, torch.
 
 @pytest.mark.cuda
 def test_m11_every_way_of_running_tells_and_the_context_lives() -> None:
-    real_lab()
     nodes = "[pick] p = Gather(x, i) e = Exp(p) f = Neg(e) y = Abs(f)"
     text = f"g (float[n] x, int64[k] i) => (float[k] y) {{ {nodes} }}"
     session = tos.load(model(text), device="cuda")
@@ -47,7 +45,6 @@ def test_m11_every_way_of_running_tells_and_the_context_lives() -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize("validate", ["run", "deferred"])
 def test_m12_a_bad_position_leaves_no_hole(validate: str) -> None:
-    real_lab()
     session, binding, at, past = bound(validate)
     for step in range(4):
         at.fill_(step)
@@ -71,7 +68,6 @@ def test_m12_a_bad_position_leaves_no_hole(validate: str) -> None:
 
 @pytest.mark.cuda
 def test_m11_a_late_run_waits_for_nothing() -> None:
-    real_lab()
     session, binding, _, _ = bound("deferred")
     for _ in range(4):
         binding.run()
@@ -87,7 +83,6 @@ def test_m11_a_late_run_waits_for_nothing() -> None:
 
 @pytest.mark.cuda
 def test_m11_off_clamps() -> None:
-    real_lab()
     session, binding, at, past = bound("off")
     at.fill_(100)
     for _ in range(4):
