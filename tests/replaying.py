@@ -53,18 +53,6 @@ def apart(ours: Any, theirs: Any) -> float:
     return distance / max(float(torch.where(finite, b, 0.0).abs().max()), 1e-30) if distance else 0.0
 
 
-def allowed(results: Iterable[Any]) -> float:
-    """How far apart results of another order of sums may be: 1e-6 for float32, else 16 epsilons."""
-    found = [0.0]
-    for result in results:
-        if isinstance(result, (list, tuple)):
-            found.append(allowed(result))
-        elif isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
-            narrow = result.dtype in (torch.float32, torch.complex64)
-            found.append(1e-6 if narrow else 16 * torch.finfo(result.dtype).eps)
-    return max(found)
-
-
 def _bits_agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(theirs.element_size())
     return kind is not None and torch.equal(ours.contiguous().view(kind), theirs.contiguous().view(kind))
