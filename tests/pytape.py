@@ -60,7 +60,9 @@ class PyTape:
         assert not {*released, *supplied} & {*placed}
         assert {*poisoned} <= {*range(len(intervals))} - {*released}
 
-    def replay(self) -> tuple[int, str, str] | None:
+    def replay(self, word: torch.Tensor | None = None) -> tuple[int, str, str] | bool | None:
+        if word is not None:
+            word.zero_()
         for position, (op, args, results) in enumerate(self.calls):
             self.position = position
             given = op(*positional(op, args), **keywords(op, args))
@@ -75,7 +77,7 @@ class PyTape:
                 if want.shape != got.shape:
                     return self.position, str(op), "the shape"
                 want.copy_(got)
-        return None
+        return True if word is not None and word[0] else None
 
     def close(self) -> None:
         self.calls.clear()

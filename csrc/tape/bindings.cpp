@@ -3,7 +3,10 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <algorithm>
 #include <complex>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "feeds.h"
 #include "strip.h"
 #include "tape.h"
+#include "tos/word.h"
 
 namespace py = pybind11;
 
@@ -65,14 +69,24 @@ void add(Tape& tape, const std::string& name, const std::string& overload, const
   tape.add(std::move(op), std::move(values), tensors);
 }
 
-py::object replay(Tape& tape) {
+// With a validation word: it is cleared first, and True says that a call noted a fault in it.
+py::object replay(Tape& tape, const std::optional<at::Tensor>& word) {
+  int32_t* noted = nullptr;
+  if (word.has_value()) {
+    TORCH_CHECK_VALUE(word->is_cpu() && word->is_contiguous() && word->scalar_type() == at::kInt &&
+                          word->numel() == word::kSize,
+                      "the word is not an int32 tensor of ", int{word::kSize}, " elements on the CPU");
+    noted = word->mutable_data_ptr<int32_t>();
+    std::fill_n(noted, int{word::kSize}, 0);
+  }
   Outcome outcome;
   {
     const py::gil_scoped_release unlocked;
     outcome = tape.replay();
   }
-  if (!outcome.diverged) return py::none();
-  return py::make_tuple(outcome.call, tape.name(outcome.call), outcome.what);
+  if (outcome.diverged) return py::make_tuple(outcome.call, tape.name(outcome.call), outcome.what);
+  if (noted != nullptr && noted[word::kFlags] != 0) return py::bool_(true);
+  return py::none();
 }
 
 py::list intervals(const Tape& tape) {
@@ -170,7 +184,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("settled", &Tape::settled)
       .def("intervals", torch::wrap_pybind_function(&tos::tape::intervals))
       .def("plan", torch::wrap_pybind_function(&tos::tape::plan))
-      .def("replay", torch::wrap_pybind_function(&tos::tape::replay))
+      .def("replay", torch::wrap_pybind_function(&tos::tape::replay), py::arg("word") = py::none())
       .def("close", torch::wrap_pybind_function(&Tape::close))
       .def("name", torch::wrap_pybind_function(&Tape::name))
       .def_property_readonly("position", &Tape::position)

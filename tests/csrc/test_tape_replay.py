@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from expecttest import assert_expected_inline
 from tapelab import data, forked, load_provoking_ops, needs_extension, tape_recorder
 
+from torch_ort_session.ops import native
+from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.record import Diverged, Recording, Refused
 
 pytestmark = needs_extension
@@ -435,3 +437,31 @@ def test_a_failed_recording_leaves_no_tensor_behind() -> None:
     attempt()
     gc.collect()
     assert kept[0]() is None
+
+
+def test_m11_a_replay_under_a_word_clears_it_and_tells_of_a_fault() -> None:
+    check = native.index_check()
+    assert check is not None
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
+    index = torch.tensor([0, 2])
+    results: list[torch.Tensor] = []
+    recording = tape_recorder().record(lambda: results.append(check(index, 3, 5, word)))
+    recording.finish(results, [index, word])
+    word.fill_(9)
+    assert recording.replay(word) is False and word.tolist() == [0] * layout.SIZE
+    index.copy_(torch.tensor([0, 7]))
+    assert recording.replay(word) is True
+    assert (word[layout.NODE], word[layout.VALUE]) == (5, 7) and results[0].tolist() == [0, 2]
+    assert recording.replay() is False and word[layout.COUNT] == 2, "the word stays as it is without a ticket"
+    index.zero_()
+    assert recording.replay(word) is False and word.tolist() == [0] * layout.SIZE
+
+
+@pytest.mark.parametrize(
+    "word", [torch.zeros(7, dtype=torch.int32), torch.zeros(8), torch.zeros(16, dtype=torch.int32)[::2]]
+)
+def test_m11_what_is_no_word_is_refused(word: torch.Tensor) -> None:
+    recording, _ = made(network, data(0))
+    with pytest.raises(ValueError, match="the word is not an int32 tensor of 8 elements"):
+        recording.replay(word)
+    recording.replay()

@@ -214,7 +214,7 @@ def test_a_recording_that_fails_on_the_shortcut_is_taken_care_of(monkeypatch: py
     assert counted(watched.session, "retirements", "latched signatures") == (1, 0)
 
 
-def failing(recording: Any) -> None:
+def failing(*_: Any) -> None:
     raise RuntimeError("it was told to")
 
 

@@ -161,24 +161,22 @@ def at_once(
     if (native is None or forward_ad._current_level >= 0 or not native.take(feed)) and not _take(feeds, feed):
         return None
     word = known.validation
-    if word is not None and word.ticket is None and not known.checks:
-        # Nothing of the recording would write to it, and nobody waits for it.
-        word = None
-    ticket = None if word is None else word.begin()
+    if word is not None:
+        if word.ticket is not None:
+            word.refuse()
+        if not known.checks:
+            # Nothing of the recording would write to it.
+            word = None
     try:
-        known.recording.replay()
-    except BaseException as error:
-        if word is not None and ticket is not None:
-            word.read(ticket)
-        if isinstance(error, Exception):
-            return error
-        raise
+        flagged = known.recording.replay(None if word is None else word.word)
+    except Exception as error:
+        return error
     known.entry.runs += 1
     counted = policy.counters
     counted[counters.REPLAYS] += 1
     counted[counters.COPIED] += known.entry.captured.memory.static_inputs  # type: ignore[union-attr]
-    if word is not None and ticket is not None:
-        fault = word.read(ticket)
+    if flagged and word is not None:
+        fault = word.peek()
         if fault is not None:
             raise fault.error()
     return known.handover(known.results, clones)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 
@@ -53,8 +53,12 @@ class NativeTape(Protocol):
         call, which are freed after their last one, and which slots are filled with 0xFF then.
         """
 
-    def replay(self) -> tuple[int, str, str] | None:
-        """Make every call; gives the place of a call that diverged, its op, and what differed."""
+    def replay(self, word: torch.Tensor | None = None) -> tuple[int, str, str] | Literal[True] | None:
+        """Make every call; gives the place of a call that diverged, its op, and what differed.
+
+        Args:
+            word: A validation word, which is cleared before; True says that a call noted a fault in it.
+        """
 
     def close(self) -> None:
         """Drop everything."""

@@ -29,6 +29,7 @@ from torch_ort_session.runtime.recording import (
 )
 from torch_ort_session.runtime.tape import TapeRecorder
 from torch_ort_session.runtime.taped import TapeRecording
+from torch_ort_session.runtime.word import FLAGS
 
 __all__ = [
     "CudaRecorder",
@@ -215,17 +216,21 @@ class CudaRecording:
         """Refused: a graph writes to the same bytes each time."""
         raise RuntimeError("results of a graph are copied")
 
-    def replay(self) -> None:
+    def replay(self, word: torch.Tensor | None = None) -> bool:
         """Launch the graph on the current stream; see :meth:`~.recording.Recording.replay`."""
         if not self._retired and self._generation != self._lane.generation:
             self._retired = "another one of its plan was closed or failed"
         if self._retired:
             raise RuntimeError(f"this recording is retired: {self._retired}")
         try:
+            if word is not None:
+                word.zero_()
             self._lane.replay(self._graph)
         except BaseException:
             self._retired = "a replay failed"
             raise
+        # Reading it waits for the device.
+        return word is not None and bool(word[FLAGS].item())
 
     def close(self) -> None:
         """Free the graph once its last replay is done."""

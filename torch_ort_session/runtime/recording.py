@@ -185,10 +185,17 @@ class Recording(Protocol):
     def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Move the bytes of results that leave by themselves into new tensors; once a replay."""
 
-    def replay(self) -> None:
+    def replay(self, word: torch.Tensor | None = None) -> bool:
         """Make every call again.
 
         What it writes is valid until the next replay: who wants it longer copies it.
+
+        Args:
+            word: A validation word on the recording's device, which is cleared first, and looked at once the
+                device is done. None: whoever holds a ticket looks.
+
+        Returns:
+            Whether a call noted a fault in the word that was given.
 
         Raises:
             Diverged: A call gave a result of another form. The recording is retired.

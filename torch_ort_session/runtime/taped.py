@@ -115,18 +115,21 @@ class TapeRecording:
         """Move results' bytes into new tensors; see :meth:`~.recording.Recording.give`."""
         return self._native.give(results)
 
-    def replay(self) -> None:
+    def replay(self, word: torch.Tensor | None = None) -> bool:
         """Make every call again, without Python; see :meth:`~.recording.Recording.replay`."""
         try:
-            outcome = self._tape.replay()
+            outcome = self._tape.replay(word)
         except Exception as error:
             position = self._tape.position
             if position < len(self._tape):
                 error.add_note(f"in a replay, at call {position} ({self._tape.name(position)})")
             raise
-        if outcome is not None:
-            call, op, what = outcome
-            raise Diverged(op, call, what)
+        if outcome is None:
+            return False
+        if outcome is True:
+            return True
+        call, op, what = outcome
+        raise Diverged(op, call, what)
 
     def close(self) -> None:
         """Give up calls, tensors and slots."""

@@ -125,10 +125,10 @@ class _Watched:
         """Pass it on."""
         return self.inner.give(results)
 
-    def replay(self) -> None:
+    def replay(self, word: torch.Tensor | None = None) -> bool:
         """Make every call again, and tell how long that took."""
         with self.observer.span(SEGMENT, segment_name(self.number), self.facts):
-            self.inner.replay()
+            return self.inner.replay(word)
 
     def close(self) -> None:
         """Pass it on."""

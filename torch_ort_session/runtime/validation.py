@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
@@ -82,15 +82,23 @@ class ValidationWord:
             DeviceValidationError: The word was not read for the last one.
         """
         if self.ticket is not None:
-            advice = ASK if self.deferral is None else self.deferral.advice
-            raise DeviceValidationError(
-                f"whether the run before met bad data was not asked yet; {advice}", kind="not asked yet"
-            )
+            self.refuse()
         if not self.word.is_cpu or self.fetch() != _CLEAR:
             self.word.zero_()
         self.generation += 1
         self.ticket = Ticket(self, self.generation)
         return self.ticket
+
+    def refuse(self) -> NoReturn:
+        """Refuse a run, since nobody has asked about the one before.
+
+        Raises:
+            DeviceValidationError: Always.
+        """
+        advice = ASK if self.deferral is None else self.deferral.advice
+        raise DeviceValidationError(
+            f"whether the run before met bad data was not asked yet; {advice}", kind="not asked yet"
+        )
 
     def read(self, ticket: Ticket) -> Fault | None:
         """Wait for the device and read the word: the ticket is consumed then, and a run may begin.
@@ -187,5 +195,5 @@ def validation_for(device: torch.device, validate: Validate) -> ValidationWord |
 
 def check_on(device: torch.device) -> Check:
     """What makes indices safe on a device: the native op, or plain ones where there is none."""
-    found = native.index_check() if device.type == "cpu" else None
+    found = native.index_check(device.type)
     return layout.check_index if found is None else found
