@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 import torch
 from expecttest import assert_expected_inline
+from runtime.keptlab import kept
 from textmodel import model
 
 import torch_ort_session as tos
@@ -17,7 +18,6 @@ from torch_ort_session import Options
 from torch_ort_session.plan.report import Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured
-from torch_ort_session.runtime.memo import Kept
 from torch_ort_session.runtime.recording import Diverged
 
 Feed = dict[str, torch.Tensor]
@@ -51,11 +51,6 @@ def run(session: tos.Session, eager: tos.Session, feed: Feed, tokens: int) -> Fe
     for last in decode(session, eager, feed, tokens):
         feed = last
     return feed
-
-
-def kept(session: tos.Session) -> Kept:
-    (found,) = session._machine.memo._kept.values()
-    return found
 
 
 def captured(session: tos.Session) -> Captured:

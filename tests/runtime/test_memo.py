@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from runtime.capturelab import session_on, states
+from runtime.keptlab import all_kept, kept
 from textmodel import message, model
 
 import torch_ort_session as tos
@@ -16,7 +17,7 @@ from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime import counters, growing
-from torch_ort_session.runtime.memo import Kept, Memo
+from torch_ort_session.runtime.memo import Memo
 from torch_ort_session.runtime.pace import grown_since
 from torch_ort_session.runtime.shortened import Shortened
 from torch_ort_session.runtime.signature import signature_of
@@ -35,12 +36,8 @@ def actions(session: tos.Session) -> dict[str, int]:
     return {name: stats[counter] for name, counter in ACTIONS.items() if stats[counter]}
 
 
-def kept(session: tos.Session) -> list[Kept]:
-    return list(session._machine.memo._kept.values())
-
-
 def short(session: tos.Session) -> Shortened:
-    (found,) = kept(session)
+    found = kept(session)
     assert found.short is not None
     return found.short
 
@@ -143,7 +140,7 @@ def test_m14_growth_that_hides_is_never_wrong(name: str, by: int) -> None:
     assert done.get("rebuilt", 0) == (name in {"two thirds", "limit", "square"})
     found = short(session)
     if "rebuilt" in done:
-        assert kept(session)[0].wild and "Shape" in ops(found)
+        assert all_kept(session)[0].wild and "Shape" in ops(found)
     else:
         assert "Shape" not in ops(found) and "Gather" not in ops(found)
 
@@ -160,7 +157,7 @@ def test_m14_two_dims_that_grow_at_other_rates_begin_anew_and_then_stay_eager() 
         n, m = n + step[0], m + step[1]
         feeds.append({"x": torch.zeros(n, 2), "v": torch.zeros(m, 2)})
     agree(session, eager, feeds)
-    assert actions(session)["ineligible"] > 0 and kept(session)[0].latched
+    assert actions(session)["ineligible"] > 0 and all_kept(session)[0].latched
     assert session.stats()[counters.EAGER] > 40
 
 
@@ -180,8 +177,8 @@ def test_m14_another_dim_that_grows_is_another_form() -> None:
     )
     sizes = [(2, n) for n in range(3, 9)] + [(b, 8) for b in range(3, 9)] + [(b, b + 1) for b in range(9, 15)]
     agree(session, eager, [{"x": torch.zeros(size)} for size in sizes])
-    assert len(kept(session)) == 3
-    assert all(one.short is not None for one in kept(session))
+    assert len(all_kept(session)) == 3
+    assert all(one.short is not None for one in all_kept(session))
 
 
 def test_m14_signatures_that_take_turns_are_captured_all_the_same() -> None:
@@ -246,7 +243,7 @@ def test_m14_a_fault_of_the_memo_itself_costs_the_memo_and_no_result(monkeypatch
 
     monkeypatch.setattr(growing, "_shortened", broken)
     agree(session, eager, feeds[6:])
-    assert kept(session)[0].latched and actions(session)["ineligible"] == 3
+    assert all_kept(session)[0].latched and actions(session)["ineligible"] == 3
 
 
 def test_m14_verify_compares_each_run_with_a_full_one() -> None:
@@ -255,7 +252,7 @@ def test_m14_verify_compares_each_run_with_a_full_one() -> None:
     agree(session, eager, feeds[:8])
     assert session.stats()[counters.PROBES] == actions(session)["replayed"] == 4
     assert session.stats()[counters.MISMATCHES] == 0
-    (found,) = kept(session)
+    found = kept(session)
     (even, names, wants_tensor) = short(session).even[0]
     wrong = dataclasses.replace(even, base=(even.base[0] + 1, *even.base[1:]))
     found.short = dataclasses.replace(short(session), even=((wrong, names, wants_tensor),))
@@ -311,7 +308,7 @@ def test_m14_release_memory_drops_what_is_kept() -> None:
     agree(session, eager, lengths(range(3, 9), 6))
     assert "steps are known beforehand" in str(session._machine.memo)
     session.release_memory()
-    assert not kept(session)
+    assert not all_kept(session)
     agree(session, eager, lengths(range(9, 15), 6))
     assert actions(session) == {"primed": 4, "replayed": 4}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from runtime.keptlab import kept
 from tapelab import needs_extension
 from textmodel import model
 
@@ -15,7 +16,6 @@ import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.memo import Kept
 from torch_ort_session.runtime.strips import Weave
 
 pytestmark = needs_extension
@@ -44,11 +44,6 @@ def agree(session: tos.Session, eager: tos.Session, lengths: Iterable[int]) -> N
             assert got.shape == want.shape and got.dtype == want.dtype
             torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
             got.fill_(7)
-
-
-def kept(session: tos.Session) -> Kept:
-    (found,) = session._machine.memo._kept.values()
-    return found
 
 
 def weave(session: tos.Session) -> Weave:

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 import torch
 from expecttest import assert_expected_inline
+from runtime.keptlab import kept
 from textmodel import model
 
 import torch_ort_session as tos
 from torch_ort_session import Options
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.memo import Kept
 from torch_ort_session.runtime.views import View, view_difference
 
 VIEWS = (
@@ -44,12 +44,6 @@ def check(session: tos.Session, eager: tos.Session, n: int) -> None:
     for got, want in zip(session.run(None, feed), eager.run(None, feed), strict=True):
         assert torch.equal(got, want)
         got.fill_(9)
-
-
-def kept(session: tos.Session) -> Kept:
-    (found,) = session._machine.memo._kept.values()
-    assert found.short is not None
-    return found
 
 
 def ops(session: tos.Session) -> list[str]:

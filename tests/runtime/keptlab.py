@@ -1,0 +1,17 @@
+"""What a session has learnt of feeds that grow."""
+
+from __future__ import annotations
+
+import torch_ort_session as tos
+from torch_ort_session.runtime.memo import Kept
+
+
+def all_kept(session: tos.Session) -> list[Kept]:
+    """What is kept of each form of growing feeds, the oldest first."""
+    return list(session._machine.memo._kept.values())
+
+
+def kept(session: tos.Session) -> Kept:
+    """What is kept of the only form."""
+    (found,) = all_kept(session)
+    return found
