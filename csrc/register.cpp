@@ -14,4 +14,12 @@ int64_t abi_version() { return kAbiVersion; }
 TORCH_LIBRARY(torch_ort_session, m) {
   m.def("abi_version() -> int", &tos::abi_version);
   m.def("check_index(Tensor index, SymInt size, int node, Tensor(a!)? word) -> Tensor");
+  m.def(
+      "non_max_suppression(Tensor boxes, Tensor scores, int limit, float overlap, float? score, bool "
+      "centred) "
+      "-> Tensor");
+  m.def(
+      "forest_votes(Tensor x, Tensor roots, Tensor thresholds, Tensor nodes, int depth, Tensor vote_targets, "
+      "Tensor vote_weights, int columns, int how) -> (Tensor, Tensor)");
+  m.def("top_k(Tensor x, int k, int axis, bool largest) -> Tensor");
 }

@@ -1,4 +1,4 @@
-"""Decision trees, all walked at once: one step down every tree for every row at a time.
+"""Decision trees, all walked at once: by compiled code, or one step down every tree for every row at a time.
 
 Source: https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.scores import wide_enough
 
 MODES = (
@@ -24,6 +25,7 @@ MODES = (
     "LEAF",
 )
 _NOT_EQUAL, _MEMBER = 5, 6
+_COMPILED = {"SUM": 0, "AVERAGE": 0, "MIN": 1, "MAX": 2}
 # For each mode: whether it holds where the feature lies below, at or above the threshold (for the last
 # two: is no member, is one).
 _HOLDS = (
@@ -95,6 +97,7 @@ class Forest:
         columns: Number of columns.
         members: None, or: the set of each node (int64 [nodes], -1 for none), the values of all sets, and
             the set of each value.
+        table: int32 [nodes, 5], the feature compared, -1 for a leaf, and what follows: for compiled code.
     """
 
     roots: Tensor
@@ -106,6 +109,7 @@ class Forest:
     vote_weights: Tensor
     columns: int
     members: tuple[Tensor, Tensor, Tensor] | None
+    table: Tensor
 
 
 def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
@@ -132,13 +136,16 @@ def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
     for vote, place in enumerate(votes.nodes):
         ballots[place].append(vote)
     most = max(map(len, ballots), default=0) or 1
+    features = ints(nodes.features)
+    is_leaf = (following == torch.arange(following.shape[0], device=device).unsqueeze(1)).all(1)
+    compared = torch.where(is_leaf, -1, features).unsqueeze(1)
     # One more vote, of no weight and for no column, fills the rows up to one length.
     blank = len(votes.targets)
     table = ints([row + [blank] * (most - len(row)) for row in ballots])
     weights = votes.weights.to(device, torch.float64)
     return Forest(
         roots=ints(roots),
-        features=ints(nodes.features),
+        features=features,
         thresholds=nodes.thresholds,
         following=following.reshape(-1),
         depth=depth,
@@ -146,6 +153,7 @@ def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
         vote_weights=torch.cat([weights, weights.new_zeros(1)])[table],
         columns=votes.columns,
         members=_members(modes, nodes.members),
+        table=torch.cat([compared, following], 1).to(torch.int32),
     )
 
 
@@ -177,6 +185,28 @@ def _members(modes: Tensor, members: Tensor | None) -> tuple[Tensor, Tensor, Ten
     # The NaN that ends a set counts for the sets behind it, and equals nothing itself.
     ends = members.isnan()
     return set_of_node, members, ends.cumsum(0) - ends.to(torch.int64)
+
+
+def votes_of(forest: Forest, x: Tensor, aggregate: str) -> tuple[Tensor, Tensor]:
+    """The votes of the leaves that rows of features [n, f] end in, put together; see :func:`tally`."""
+    x = wide_enough(x)
+    count = native.cpu_op("forest_votes", x, forest.table)
+    how = _COMPILED.get(aggregate)
+    if count is None or how is None or forest.members is not None:
+        return tally(forest, leaves(forest, x), aggregate)
+    told: tuple[Tensor, Tensor] = count(
+        x.detach(),
+        forest.roots,
+        forest.thresholds.to(x.dtype),
+        forest.table,
+        forest.depth,
+        forest.vote_targets,
+        forest.vote_weights,
+        forest.columns,
+        how,
+    )
+    total, voted = told
+    return (total / forest.roots.shape[0] if aggregate == "AVERAGE" else total), voted
 
 
 def leaves(forest: Forest, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, leaves, plant, tally
+from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, votes_of
 from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops._helpers.scores import post_transform as transform
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -90,7 +90,7 @@ def tree_ensemble(
         return plant(nodes, tree_roots, Votes(ends, leaf_targetids, leaf_weights, columns))
 
     forest = prepared(ctx, make)
-    total, _ = tally(forest, leaves(forest, X), _AGGREGATES[aggregate_function])
+    total, _ = votes_of(forest, X, _AGGREGATES[aggregate_function])
     return transform(total, _TRANSFORMS[post_transform]).to(X.dtype)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, leaves, plant, tally
+from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, votes_of
 from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops._helpers.scores import labels, text_labels
 from torch_ort_session.ops._helpers.scores import post_transform as transform
@@ -96,7 +96,7 @@ def tree_ensemble_regressor(
         return _forest(ctx, lists, thresholds, votes, weights, n_targets or 1), base
 
     forest, base = prepared(ctx, make)
-    total, _ = tally(forest, leaves(forest, X), aggregate_function)
+    total, _ = votes_of(forest, X, aggregate_function)
     total = total + base
     return transform(total, post_transform).to(torch.float32)
 
@@ -187,7 +187,7 @@ def tree_ensemble_classifier(
         return _forest(ctx, lists, thresholds, votes, weights, classes), base, margin
 
     forest, base, margin = prepared(ctx, make)
-    scores, _ = tally(forest, leaves(forest, X), "SUM")
+    scores, _ = votes_of(forest, X, "SUM")
     scores = scores + base
     if classes == 2 and len(set(class_ids or [])) == 1:
         if class_ids and class_ids[0] == 0:

@@ -1,4 +1,4 @@
-"""NonMaxSuppression: the greedy choice of boxes, in blocks rather than box by box.
+"""NonMaxSuppression: the greedy choice of boxes, by compiled code or in blocks rather than box by box.
 
 Source: https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops import native
 from torch_ort_session.ops.kernel import kernel
 
 # Candidates compared at once. A group mostly fills up from its first few candidates; one that does not goes
@@ -56,6 +57,11 @@ def non_max_suppression(
             "is needed."
         )
     classes, limit = scores.shape[1], max_output_boxes_per_class or 0
+    choose = native.cpu_op("non_max_suppression", boxes, scores)
+    if choose is not None and boxes.dtype == scores.dtype in (torch.float32, torch.float64):
+        rules = limit, iou_threshold or 0.0, score_threshold, bool(center_point_box)
+        chosen: Tensor = choose(boxes.detach(), scores.detach(), *rules)
+        return chosen
     passing = (
         torch.ones_like(scores, dtype=torch.bool) if score_threshold is None else scores > score_threshold
     )
@@ -66,8 +72,7 @@ def non_max_suppression(
     group = where[:, 0] * classes + where[:, 1]
     where = where[by_score[group[by_score].argsort(stable=True)]]
     corners = _corners(boxes, bool(center_point_box))[where[:, 0], where[:, 2]].t().contiguous()
-    chosen = _greedy(corners, where[:, 0] * classes + where[:, 1], limit, iou_threshold or 0.0)
-    return where[chosen]
+    return where[_greedy(corners, where[:, 0] * classes + where[:, 1], limit, iou_threshold or 0.0)]
 
 
 def _corners(boxes: Tensor, centred: bool) -> Tensor:

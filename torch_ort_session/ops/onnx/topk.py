@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops import native
 from torch_ort_session.ops.kernel import kernel
 
 # From here on, and where few entries are wanted, a selection beats a full sort (measured on a CPU).
@@ -45,6 +46,10 @@ def top_k(
     size = X.shape[axis]
     if not 0 <= K <= size:
         raise ValueError(f"K {K} is not within axis {axis}, which has {size} entries")
+    select = native.cpu_op("top_k", X) if size > 1 and X.dtype not in _UNKNOWN else None
+    if select is not None:
+        chosen = select(X.detach(), K, axis % X.dim(), bool(largest))
+        return torch.gather(X, axis, chosen), chosen
     if size >= _LONG_AXIS and size >= K * 8 and X.dtype in _RANKED:
         ranks = _unique_ranks(X, axis, bool(largest))
         index = torch.topk(ranks, K, axis, largest=bool(largest)).indices
@@ -70,6 +75,9 @@ def top_k_attribute(X: Tensor, *, k: int, axis: int = -1) -> tuple[Tensor, Tenso
     """
     return top_k(X, k, axis=axis)
 
+
+_UNKNOWN = frozenset({torch.bool, torch.uint16, torch.uint32, torch.uint64})
+"""Dtypes that the compiled selection does not serve."""
 
 _RANKED = frozenset(
     {

@@ -1,0 +1,41 @@
+"""What ops of ``csrc/cpu`` give where there is no data: for torch.compile and torch.export."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def describe() -> None:
+    """Tell torch, once the extension is loaded."""
+    for shape in (_non_max_suppression, _forest_votes, _top_k):
+        name = shape.__name__.lstrip("_")
+        if hasattr(torch.ops.torch_ort_session, name):
+            torch.library.register_fake(f"torch_ort_session::{name}", shape)
+
+
+def _non_max_suppression(
+    boxes: Tensor, scores: Tensor, limit: int, overlap: float, score: float | None, centred: bool
+) -> Tensor:
+    # How many boxes are chosen depends on the data.
+    return boxes.new_empty((torch.library.get_ctx().new_dynamic_size(), 3), dtype=torch.int64)
+
+
+def _forest_votes(
+    x: Tensor,
+    roots: Tensor,
+    thresholds: Tensor,
+    nodes: Tensor,
+    depth: int,
+    vote_targets: Tensor,
+    vote_weights: Tensor,
+    columns: int,
+    how: int,
+) -> tuple[Tensor, Tensor]:
+    shape = (x.shape[0], columns)
+    return x.new_empty(shape, dtype=torch.float64), x.new_empty(shape, dtype=torch.bool)
+
+
+def _top_k(x: Tensor, k: int, axis: int, largest: bool) -> Tensor:
+    shape = [*x.shape[:axis], k, *x.shape[axis + 1 :]]
+    return x.new_empty(shape, dtype=torch.int64)
