@@ -19,6 +19,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = "torch_ort_session"
+RELEASE_ARCHITECTURES = "8.0;9.0;10.0+PTX"
 CSRC_SUFFIXES = {".cpp", ".cu", ".cuh", ".h"}
 
 
@@ -61,9 +62,20 @@ def wants_cuda(helpers: Any) -> bool:
     return found or os.environ.get("FORCE_CUDA") == "1"
 
 
+def architectures() -> None:
+    """Names the devices to compile for where neither the environment nor a device here does."""
+    import torch
+
+    if not os.environ.get("TORCH_CUDA_ARCH_LIST") and torch.cuda.device_count() == 0:
+        os.environ["TORCH_CUDA_ARCH_LIST"] = RELEASE_ARCHITECTURES
+
+
 def extensions(helpers: Any, cuda: bool) -> list[Any]:
-    suffixes = {".cpp", ".cu"} if cuda else {".cpp"}
-    sources = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc").rglob("*") if p.suffix in suffixes)
+    # Without CUDA all of csrc/cuda is left out, its C++ too.
+    found = (p.relative_to(ROOT) for p in (ROOT / "csrc").rglob("*") if p.suffix in {".cpp", ".cu"})
+    sources = sorted(str(p) for p in found if cuda or p.parts[1] != "cuda")
+    if cuda:
+        architectures()
     kind = helpers.CUDAExtension if cuda else helpers.CppExtension
     flags = {"cxx": ["-O2", "-g0", "-fvisibility=hidden"], "nvcc": ["-O2"]}
     return [

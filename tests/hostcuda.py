@@ -35,9 +35,21 @@ class LaunchError(AssertionError):
     """The emulation refused a launch, or what it left does not hold."""
 
 
-@functools.cache
 def compiled(name: str) -> ctypes.CDLL:
-    """`emulated/<name>.cpp` as a library, compiled once for each state of the sources."""
+    """`emulated/<name>.cpp` as a library, compiled once for each state of the sources.
+
+    Raises:
+        LaunchError: It does not compile.
+    """
+    library = _compiled(name)
+    if isinstance(library, str):
+        raise LaunchError(library)
+    return library
+
+
+@functools.cache
+def _compiled(name: str) -> ctypes.CDLL | str:
+    """The library, or what the compiler says: it is asked once."""
     torch_include = Path(torch.__file__).parent / "include"
     include = [_SOURCES, ROOT / "csrc" / "include", ROOT / "csrc" / "cuda", torch_include]
     flags = ["-O1", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden"]
@@ -57,7 +69,8 @@ def compiled(name: str) -> ctypes.CDLL:
         compiler = os.environ.get("CXX", "c++")
         command = [compiler, *flags, *paths, str(_SOURCES / f"{name}.cpp"), "-o", str(fresh)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+        if done.returncode != 0:
+            return f"{' '.join(command)}\n{done.stderr}"
         fresh.replace(library)
     return ctypes.CDLL(str(library))
 

@@ -34,10 +34,11 @@ def test_m22_what_is_compiled(command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_expected_inline(
         command("ops", "--native", "--domain", "ai.onnx.ml").out,
         """\
-torch      torch 9
-extension  native.so, ABI 2
-compiled   check_index
-recorder   tape
+torch         torch 9
+extension     native.so, ABI 2
+compiled      check_index
+compiled for  the CPU
+recorder      tape
 op                                 revisions  uses
 ai.onnx.ml::ArrayFeatureExtractor  1          check_index
 1 kernel with native ops; all others are torch's ops alone
@@ -50,10 +51,11 @@ def test_m22_what_falls_back(command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_expected_inline(
         command("ops", "--native", "--domain", "ai.onnx.ml").out,
         """\
-torch      torch 9
-extension  none: extension not built
-compiled   nothing
-recorder   none: extension not built
+torch         torch 9
+extension     none: extension not built
+compiled      nothing
+compiled for  nothing
+recorder      none: extension not built
 op                                 revisions  falls back from
 ai.onnx.ml::ArrayFeatureExtractor  1          check_index
 1 kernel that would use native ops; all others are torch's ops alone
@@ -74,15 +76,16 @@ def test_m22_what_a_model_runs_with(command, folder: Path, monkeypatch: pytest.M
     assert_expected_inline(
         command("inspect", "m.onnx", "--backend").out,
         """\
-device       cpu
-torch        torch 9
-extension    native.so, ABI 2
-recorder     tape
-capture      auto
-native ops   ai.onnx::Gather (1: check_index)
-fall back    none
-torch alone  1 operator, 1 node
-quarantined  none
+device        cpu
+torch         torch 9
+extension     native.so, ABI 2
+compiled for  the CPU
+recorder      tape
+capture       auto
+native ops    ai.onnx::Gather (1: check_index)
+fall back     none
+torch alone   1 operator, 1 node
+quarantined   none
 """,
     )
     given(monkeypatch, NONE)

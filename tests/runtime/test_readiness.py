@@ -43,15 +43,16 @@ def test_m22_the_report_of_a_session_that_has_the_extension() -> None:
     assert_expected_inline(
         str(BackendReport(GOOD, "auto", USES, ("ai.onnx::Exp",))),
         """\
-device       cpu
-torch        torch 2.13.0+cpu, CUDA none, Python 3.11
-extension    /lib/_native.so, ABI 2
-recorder     tape
-capture      auto
-native ops   ai.onnx::Gather (2: check_index)
-fall back    none
-torch alone  1 operator, 3 nodes
-quarantined  ai.onnx::Exp""",
+device        cpu
+torch         torch 2.13.0+cpu, CUDA none, Python 3.11
+extension     /lib/_native.so, ABI 2
+compiled for  the CPU
+recorder      tape
+capture       auto
+native ops    ai.onnx::Gather (2: check_index)
+fall back     none
+torch alone   1 operator, 3 nodes
+quarantined   ai.onnx::Exp""",
     )
 
 
@@ -62,15 +63,16 @@ def test_m22_the_report_of_a_session_that_has_none() -> None:
     assert_expected_inline(
         str(BackendReport(ready, "auto", USES, ())),
         """\
-device       cpu
-torch        torch 2.13.0+cpu, CUDA none, Python 3.11
-extension    none: extension not built
-recorder     none: extension not built
-capture      auto
-native ops   none
-fall back    ai.onnx::Gather (2: check_index)
-torch alone  1 operator, 3 nodes
-quarantined  none""",
+device        cpu
+torch         torch 2.13.0+cpu, CUDA none, Python 3.11
+extension     none: extension not built
+compiled for  nothing
+recorder      none: extension not built
+capture       auto
+native ops    none
+fall back     ai.onnx::Gather (2: check_index)
+torch alone   1 operator, 3 nodes
+quarantined   none""",
     )
 
 
@@ -92,7 +94,9 @@ def test_m22_the_report_is_records_for_programs() -> None:
    10,
    20
   ],
-  "reason": ""
+  "reason": "",
+  "cuda_ops": [],
+  "architectures": []
  },
  "recorder": "tape",
  "reason": "",

@@ -42,6 +42,7 @@ def show_native(domain: str | None, as_json: bool) -> int:
         ("torch", ready.torch),
         ("extension", str(found)),
         ("compiled", ", ".join(found.ops) or "nothing"),
+        ("compiled for", found.compiled_for),
         ("recorder", f"{ready.recorder}: {ready.reason}" if ready.reason else ready.recorder),
     ]
     print("\n".join(table(rows, indent="")))

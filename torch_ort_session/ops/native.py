@@ -17,12 +17,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import torch
 
 from torch_ort_session._version import __version__
-from torch_ort_session.ops import native_shapes
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -30,6 +29,7 @@ _LOCK = threading.Lock()
 _BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
 
 _JIT_PREFIX = "tos_native_torch_"
+_RELEASE_ARCHITECTURES = (80, 90, 100)
 
 ABI_VERSION = 2
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
@@ -104,42 +104,40 @@ def library() -> Path | None:
     return next((p for p in loaded if p.name.startswith(("_native.", _JIT_PREFIX))), None)
 
 
-def index_check() -> Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor] | None:
-    """The op that makes an index safe, see ``csrc/cpu/check_index.cpp``; None without the extension.
+def has_kernel(name: str, device: str) -> bool:
+    """Whether the loaded library has an op for a type of device, such as ``"cuda"``."""
+    if device not in ("cpu", "cuda") or not hasattr(torch.ops.torch_ort_session, name):
+        return False
+    key = device.upper()
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(f"torch_ort_session::{name}", key))
+
+
+def cuda_architectures() -> tuple[str, ...]:
+    """Compute capabilities that the loaded library has code for; empty where it has none for CUDA."""
+    if not hasattr(torch.ops.torch_ort_session, "cuda_architectures"):
+        return ()
+    listed = str(torch.ops.torch_ort_session.cuda_architectures()).strip("()").split(",")
+    return tuple(f"{int(number) // 100}.{int(number) // 10 % 10}" for number in listed)
+
+
+def index_check(
+    device: str = "cpu",
+) -> Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor] | None:
+    """The op that makes an index safe, see ``csrc/cpu/check_index.cpp``; None where there is none.
+
+    Args:
+        device: Type of the device that the index is on.
 
     It takes the index (integers of any shape), the length of the indexed axis, the number of the node to note
     in a validation word, and that word (int32, see ``runtime/word.py``) or None. It gives int64 of the shape
     of the index: negative ones wrapped, those outside of the axis clamped and noted. It raises an IndexError
     for an index into an empty axis.
     """
-    if not status().usable or not load():
+    if not status().usable or not load() or not has_kernel("check_index", device):
         return None
     op: Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor]
     op = torch.ops.torch_ort_session.check_index.default
     return op
-
-
-def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Callable[..., Any] | None:
-    """An op of ``csrc/cpu`` by its name; None where plain ops have to do instead.
-
-    They have to without the extension, on another device, and under function transforms.
-
-    Args:
-        name: As ``csrc/register.cpp`` has it.
-        tensors: Plain tensors that the op would be given.
-        overload: Which form of the op.
-    """
-    if not all(t.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
-        return None
-    if not _load_once.cache_info().currsize and not status().usable:
-        return None
-    return _op(name, overload) if load() else None
-
-
-@functools.cache
-def _op(name: str, overload: str) -> Callable[..., Any] | None:
-    packet = getattr(torch.ops.torch_ort_session, name, None)
-    return None if packet is None else getattr(packet, overload)  # type: ignore[no-any-return]
 
 
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
@@ -167,15 +165,19 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
         compiler = str(cpp_extension.get_cxx_compiler())  # type: ignore[no-untyped-call]
         if shutil.which(compiler.split()[0]) is None:
             raise RuntimeError(f"no C++ compiler ({compiler}) was found; install one, or name one in CXX")
-        cuda = [p for p in _source_files() if p.suffix == ".cu"]
-        with_cuda = bool(cuda) and torch.version.cuda is not None and cpp_extension.CUDA_HOME is not None
+        with_cuda = torch.version.cuda is not None and cpp_extension.CUDA_HOME is not None
+        if with_cuda:
+            sources += [p for p in _source_files() if p.suffix == ".cu"]
+        else:
+            sources = [p for p in sources if p.parent != _source_root() / "cuda"]
         folder = directory if directory is not None else _cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         cpp_extension.load(
             name=_module_name(),
-            sources=[str(p) for p in (sources + cuda if with_cuda else sources)],
+            sources=[str(p) for p in sources],
             extra_include_paths=[str(_source_root() / "include")],
             extra_cflags=["-O2", "-g0", "-fvisibility=hidden"],
+            extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],
             build_directory=str(folder),
             verbose=verbose,
             with_cuda=with_cuda,
@@ -183,6 +185,17 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
         )
         _load_once.cache_clear()
         return _library_in(folder)
+
+
+def _architecture_flags(helpers: ModuleType) -> list[str]:
+    """What nvcc is told where neither TORCH_CUDA_ARCH_LIST nor a device here says what to compile for."""
+    try:
+        helpers._get_cuda_arch_flags()
+    except IndexError:
+        real = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in _RELEASE_ARCHITECTURES]
+        newest = _RELEASE_ARCHITECTURES[-1]
+        return [*real, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
+    return []
 
 
 @functools.cache
@@ -215,7 +228,6 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
-    native_shapes.describe()
 
 
 def _find() -> tuple[Path | None, str]:

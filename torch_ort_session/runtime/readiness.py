@@ -15,6 +15,8 @@ from torch_ort_session.ops.kernel import Kernel
 from torch_ort_session.runtime.record import Recorder, unavailable
 
 _NAMESPACE = "torch_ort_session"
+_FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")
+"""What the extension says of itself."""
 _CHECKING = "check_index"
 """The native op of kernels that look at indices."""
 
@@ -28,6 +30,8 @@ class Extension:
         built_for: torch, CUDA and Python that it was compiled for; empty when there is none.
         abi: Version of its schemas; 0 when there is none.
         ops: The native ops that it has.
+        cuda_ops: Those that it has for CUDA devices too.
+        architectures: Compute capabilities that it has code for; empty without CUDA code.
         stamp: Size and time of change of the library, which tell one build from another.
         reason: Why there is none; empty when there is.
     """
@@ -38,13 +42,29 @@ class Extension:
     ops: tuple[str, ...] = ()
     stamp: tuple[int, int] = (0, 0)
     reason: str = ""
+    cuda_ops: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"none: {self.reason}" if self.reason else f"{self.library}, ABI {self.abi}"
 
+    @property
+    def compiled_for(self) -> str:
+        """The devices that it has code for, in words."""
+        if self.reason:
+            return "nothing"
+        if not self.architectures:
+            return "the CPU"
+        return f"the CPU, CUDA {' '.join(self.architectures)} ({', '.join(self.cuda_ops)})"
+
+    def has(self, op: str, device: str) -> bool:
+        """Whether it has a native op for a device, such as ``"cuda:0"``."""
+        return not self.reason and op in (self.cuda_ops if device.startswith("cuda") else self.ops)
+
     def to_dict(self) -> dict[str, Any]:
         """The same as a plain record."""
-        return {**asdict(self), "ops": list(self.ops), "stamp": list(self.stamp)}
+        lists = ("ops", "stamp", "cuda_ops", "architectures")
+        return {**asdict(self), **{name: list(getattr(self, name)) for name in lists}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +133,16 @@ class BackendReport:
     @property
     def native(self) -> tuple[NativeUse, ...]:
         """Operators that use native ops."""
-        return () if self.ready.extension.reason else tuple(use for use in self.ops if use.native)
+        return tuple(use for use in self.ops if use.native and not self._lacks(use))
 
     @property
     def fallbacks(self) -> tuple[NativeUse, ...]:
         """Operators that would use native ops, and make do with torch's."""
-        return tuple(use for use in self.ops if use.native) if self.ready.extension.reason else ()
+        return tuple(use for use in self.ops if use.native and self._lacks(use))
+
+    def _lacks(self, use: NativeUse) -> bool:
+        ready = self.ready
+        return not all(ready.extension.has(op, ready.device) for op in use.native)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain records."""
@@ -140,6 +164,7 @@ class BackendReport:
             ("device", ready.device),
             ("torch", ready.torch),
             ("extension", str(ready.extension)),
+            ("compiled for", ready.extension.compiled_for),
             ("recorder", f"{ready.recorder}: {ready.reason}" if ready.reason else ready.recorder),
             ("capture", self.capture),
             ("native ops", _uses(self.native)),
@@ -169,7 +194,16 @@ def extension() -> Extension:
         return Extension(reason="the loaded extension is not to be found")
     info = library.stat()
     stamp = info.st_size, info.st_mtime_ns
-    return Extension(str(library), str(native.running()), native.ABI_VERSION, _native_ops(), stamp)
+    ops = _native_ops()
+    return Extension(
+        str(library),
+        str(native.running()),
+        native.ABI_VERSION,
+        ops,
+        stamp,
+        cuda_ops=tuple(op for op in ops if native.has_kernel(op, "cuda")),
+        architectures=native.cuda_architectures(),
+    )
 
 
 def recorders(ready: Readiness, made: Callable[[], Recorder | str]) -> Callable[[], Recorder | str]:
@@ -212,7 +246,7 @@ def name_of(domain: str, op: str) -> str:
 def _native_ops() -> tuple[str, ...]:
     """Names of the ops that the loaded extension has registered."""
     found = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
-    return tuple(sorted(op for domain, _, op in found if domain == _NAMESPACE and op != "abi_version"))
+    return tuple(sorted(op for domain, _, op in found if domain == _NAMESPACE and op not in _FACTS))
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,0 +1,51 @@
+// Indices made safe in one pass, as csrc/cpu/check_index.cpp does it.
+#pragma once
+
+#include "device.cuh"
+#include "tos/check_index.h"
+#include "word.cuh"
+
+namespace tos::cuda {
+
+constexpr int kCheckThreads = 256;
+
+// One block up to 4,096 indices, so that the first bad one of a decoder's step is the one that is told.
+inline Geometry check_index_geometry(int64_t count) {
+  constexpr int64_t kEach = 4096;
+  constexpr int64_t kMostBlocks = 1024;
+  const int64_t blocks = blocks_for(count, kEach);
+  return {dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kCheckThreads)};
+}
+
+// `word` may be nullptr. Of several blocks that find bad indices any one's first is told.
+template <class Index>
+__global__ void __launch_bounds__(kCheckThreads)
+    check_index_kernel(const Index* __restrict__ from, int64_t* __restrict__ to, int64_t count, int64_t size,
+                       int32_t node, int32_t* word) {
+  __shared__ unsigned long long block_first;
+  __shared__ int block_bad;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  int64_t bad = 0, first = count;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const int64_t before = bad;
+    to[i] = safe_index(static_cast<int64_t>(from[i]), size, bad);
+    if (bad != before && first == count) first = i;
+  }
+  if (word == nullptr || !__syncthreads_or(bad != 0)) return;
+  if (threadIdx.x == 0) {
+    block_first = static_cast<unsigned long long>(count);
+    block_bad = 0;
+  }
+  __syncthreads();
+  if (bad != 0) {
+    atomicMin(&block_first, static_cast<unsigned long long>(first));
+    atomicAdd(&block_bad, static_cast<int>(bad));
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const int64_t value = static_cast<int64_t>(from[block_first]);
+    note_from_thread(word, word::kIndexOutOfRange, node, value, size, block_bad);
+  }
+}
+
+}  // namespace tos::cuda

@@ -1,0 +1,20 @@
+// What the kernels' bindings call: each function launches on a stream, and neither waits nor allocates.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace tos::cuda {
+
+// Integers of so many bytes; those that are unsigned have one.
+enum class Integer : int { kInt8 = 1, kInt16 = 2, kInt32 = 4, kInt64 = 8, kUint8 = 0 };
+
+// What the kernels were compiled for, as nvcc writes it: "(800,900)".
+const char* compiled_architectures();
+
+// See check_index.cuh. `word` may be nullptr; `count` is at least 1.
+void launch_check_index(Integer type, const void* from, int64_t* to, int64_t count, int64_t size,
+                        int32_t node, int32_t* word, cudaStream_t stream);
+
+}  // namespace tos::cuda

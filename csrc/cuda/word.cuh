@@ -1,0 +1,33 @@
+// Noting bad data in the validation word from many threads at once.
+#pragma once
+
+#include "device.cuh"
+#include "tos/word.h"
+
+namespace tos::cuda {
+
+__device__ inline void store(int32_t* word, word::Place place, int64_t value) {
+  word[place] = static_cast<int32_t>(static_cast<uint64_t>(value));
+  word[place + 1] = static_cast<int32_t>(static_cast<uint64_t>(value) >> 32);
+}
+
+// The thread whose flag is the first writes the rest too, so that node, value and limit belong together.
+// Nobody reads them before the kernel ends.
+__device__ inline void note_from_thread(int32_t* word, word::Flag flag, int32_t node, int64_t value,
+                                        int64_t limit, int64_t count) {
+  if (atomicCAS(word + word::kFlags, 0, static_cast<int32_t>(flag)) == 0) {
+    word[word::kNode] = node;
+    store(word, word::kValue, value);
+    store(word, word::kLimit, limit);
+  }
+  // As many as there are, not one more: the sum stays at the greatest int32.
+  int32_t seen = atomicAdd(word + word::kCount, 0);
+  for (int32_t before = seen + 1; before != seen;) {
+    before = seen;
+    const int64_t total = before + count;
+    const int32_t sum = total < INT32_MAX ? static_cast<int32_t>(total) : INT32_MAX;
+    seen = atomicCAS(word + word::kCount, before, sum);
+  }
+}
+
+}  // namespace tos::cuda
