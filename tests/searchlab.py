@@ -86,6 +86,13 @@ class _Graph:
         self.add("ScatterElements", [past, wide, new], output, axis=axis)
         return self.add("Slice", [output, "axis0", end, f"{output}_axis"], f"{output}_counted")
 
+    def all_of(self, x: str, output: str) -> str:
+        """A mask that shows all of x [B, S, ..]: [B, S]."""
+        dims = self.add("Shape", [x], f"{output}_dims", end=2)
+        ones = numpy_helper.from_array(np.ones(1, np.int32))
+        self.nodes.append(helper.make_node("ConstantOfShape", [dims], [output], value=ones))
+        return output
+
     def common(self) -> None:
         self.ints("split", 0, 0, HEADS, SIZE)
         self.ints("join", 0, 0, WIDTH)
@@ -162,11 +169,15 @@ def _cross(name: str, length: str, batch: str = "batch") -> Any:
     return _tensor(name, _FLOAT, batch, HEADS, length, SIZE)
 
 
-def encoder(given: Mapping[str, Any], layers: int = 1) -> onnx.GraphProto:
-    """An encoder of the kind of T5, with the first step of its decoder."""
+def encoder(given: Mapping[str, Any], layers: int = 1, *, features: bool = False) -> onnx.GraphProto:
+    """An encoder with the first step of its decoder: of the kind of T5, or of Whisper with ``features``."""
     g = _Graph(given)
     g.common()
-    hidden = g.add("Gather", ["words", "encoder_input_ids"], "encoder_hidden_states")
+    if features:
+        hidden = g.add("Transpose", ["encoder_input_ids"], "encoder_hidden_states", perm=[0, 2, 1])
+    else:
+        hidden = g.add("Gather", ["words", "encoder_input_ids"], "encoder_hidden_states")
+    shown = g.all_of(hidden, "frames") if features else "encoder_attention_mask"
     x = g.add("Gather", ["words", "decoder_input_ids"], "x")
     g.ints("ones", 1, 1)
     shape = g.add("Shape", ["decoder_input_ids"], "shape_of")
@@ -189,23 +200,31 @@ def encoder(given: Mapping[str, Any], layers: int = 1) -> onnx.GraphProto:
         cq = g.heads(x, f"cq{n}", f"cq_{n}")
         g.heads(hidden, f"ck{n}", f"present_key_cross_{n}")
         g.heads(hidden, f"cv{n}", f"present_value_cross_{n}")
-        met = g.attend(
-            cq, f"present_key_cross_{n}", f"present_value_cross_{n}", "encoder_attention_mask", f"met_{n}"
-        )
+        met = g.attend(cq, f"present_key_cross_{n}", f"present_value_cross_{n}", shown, f"met_{n}")
         x = g.add("Add", [x, met], f"y_{n}")
     g.logits(x)
     return helper.make_graph(
         g.nodes,
         "encoder",
         [
-            _tensor("encoder_input_ids", _INT, "batch", "source"),
-            _tensor("encoder_attention_mask", _INT, "batch", "source"),
-            _tensor("decoder_input_ids", _INT, "batch", 1),
+            *(
+                [_tensor("encoder_input_ids", _FLOAT, "batch", WIDTH, "source")]
+                if features
+                else [
+                    _tensor("encoder_input_ids", _INT, "batch", "source"),
+                    _tensor("encoder_attention_mask", _INT, "batch", "source"),
+                ]
+            ),
+            _tensor("decoder_input_ids", _INT, "batch", "start" if features else 1),
         ],
         [
-            _tensor("logits", _FLOAT, "batch", 1, VOCAB),
+            _tensor("logits", _FLOAT, "batch", "start" if features else 1, VOCAB),
             _tensor("encoder_hidden_states", _FLOAT, "batch", "source", WIDTH),
-            *(_cross(f"present_{kind}_self_{n}", 1) for n in range(layers) for kind in ("key", "value")),
+            *(
+                _cross(f"present_{kind}_self_{n}", "start")
+                for n in range(layers)
+                for kind in ("key", "value")
+            ),
             *(
                 _cross(f"present_{kind}_cross_{n}", "source")
                 for n in range(layers)
@@ -248,6 +267,7 @@ def t5(
     hidden: bool = True,
     whole: bool = False,
     extras: Sequence[str] = (),
+    masked: bool = True,
 ) -> onnx.GraphProto:
     """A decoder of the kind of T5.
 
@@ -257,6 +277,7 @@ def t5(
         hidden: Whether it has ``encoder_hidden_states``.
         whole: Whether it reads the text so far, of which it takes the last token.
         extras: Further inputs; with ``past_sequence_length`` the caches are buffers.
+        masked: Whether it has ``encoder_attention_mask``; Whisper's has none.
     """
     g = _Graph(given)
     g.common()
@@ -268,6 +289,10 @@ def t5(
         g.ints("axis1", 1)
         ids = g.add("Slice", ["input_ids", "last_from", "last_to", "axis1"], "last")
     x = g.add("Gather", ["words", ids], "x")
+    shown = "encoder_attention_mask"
+    if not masked:
+        turned = g.add("Transpose", ["past_key_cross_0"], "turned", perm=[0, 2, 1, 3])
+        shown = g.all_of(turned, "frames")
     for n in range(layers):
         q, k, v = (g.heads(x, f"{name}{n}", f"{name}_{n}") for name in "qkv")
         keys = g.grow(f"past_key_self_{n}", k, f"present_key_self_{n}", 2, length)
@@ -284,9 +309,7 @@ def t5(
         seen = g.attend(q, keys, values, "own", f"seen_{n}")
         x = g.add("Add", [x, seen], f"x_{n}")
         cq = g.heads(x, f"cq{n}", f"cq_{n}")
-        met = g.attend(
-            cq, f"past_key_cross_{n}", f"past_value_cross_{n}", "encoder_attention_mask", f"met_{n}"
-        )
+        met = g.attend(cq, f"past_key_cross_{n}", f"past_value_cross_{n}", shown, f"met_{n}")
         x = g.add("Add", [x, met], f"y_{n}")
     g.logits(x)
     return helper.make_graph(
@@ -294,7 +317,7 @@ def t5(
         "decoder",
         [
             _tensor("input_ids", _INT, "batch", "length" if whole else 1),
-            _tensor("encoder_attention_mask", _INT, "batch", "source"),
+            *([_tensor("encoder_attention_mask", _INT, "batch", "source")] if masked else []),
             *([_tensor("encoder_hidden_states", _FLOAT, "batch", "source", WIDTH)] if hidden else []),
             *(_cross(f"past_{kind}_self_{n}", "past") for n in range(layers) for kind in ("key", "value")),
             *(_cross(f"past_{kind}_cross_{n}", "source") for n in range(layers) for kind in ("key", "value")),
@@ -325,10 +348,12 @@ INPUTS = {
         "vocab_mask prefix_vocab_mask attention_mask decoder_input_ids logits_processor"
     ),
 }
+INPUTS["WhisperBeamSearch"] = INPUTS["BeamSearch"] + " cross_qk_layer_head extra_decoding_ids temperature"
 OUTPUTS = {
     "GreedySearch": ("sequences",),
     "Sampling": ("sequences", "filtered_logits"),
     "BeamSearch": ("sequences", "sequences_scores", "scores"),
+    "WhisperBeamSearch": ("sequences", "sequences_scores", "scores", "cross_qk", "non_speech_probs"),
 }
 
 
@@ -352,6 +377,8 @@ def model(
     while names and not names[-1]:
         names.pop()
     made = OUTPUTS[op][:outputs]
+    if op == "WhisperBeamSearch":
+        made = tuple("" if name == "cross_qk" else name for name in made)
     node = helper.make_node(op, names, list(made), domain="com.microsoft", name="search", **attributes)
     graph = helper.make_graph(
         [node],
@@ -364,7 +391,11 @@ def model(
             )
             for name, value in feeds.items()
         ],
-        [_tensor(name, _INT if name == "sequences" else _FLOAT, *[None] * _rank(op, name)) for name in made],
+        [
+            _tensor(name, _INT if name == "sequences" else _FLOAT, *[None] * _rank(op, name))
+            for name in made
+            if name
+        ],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
     return helper.make_model(
@@ -375,7 +406,8 @@ def model(
 
 
 def _rank(op: str, name: str) -> int:
-    return {"sequences": 3 if op == "BeamSearch" else 2, "scores": 4}.get(name, 2)
+    ranks = {"sequences": 3 if op.endswith("BeamSearch") else 2, "scores": 4, "non_speech_probs": 1}
+    return ranks.get(name, 2)
 
 
 def theirs(made: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:

@@ -338,7 +338,7 @@ repetition_penalty 0.0 is not positive.
 vocab_mask has shape [2], not [12].
 prefix_vocab_mask has shape [1, 12], not [2, 12].
 attention_mask has shape [2, 2], and input_ids [2, 3].
-logits_processor 1 is not known.
+logits_processor 1 of model_type 0 is not known.
 eos_token_id 12 is none of 12 tokens.
 model_type 3 is none of 0, 1 and 2.
 an encoder and a decoder need decoder_start_token_id.

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.decoder_bodies import Decoder, decoder_of
+from torch_ort_session.ops._helpers.decoder_bodies import Decoder, Search, decoder_of
 from torch_ort_session.ops._helpers.token_scores import ScoreRules, check_rules, ruled
 from torch_ort_session.ops.kernel import KernelContext
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What a search starts from.
-
-    Attributes:
-        source: [B, S], the prompts, or what the encoder reads.
-        mask: int32 [B, S], 1 for what is in sight; None takes all but padding.
-        forced: int32 [B, S'], what texts start with after an encoder; None takes the start token.
-        limit: Greatest length of a text.
-        vocab: V; below 1 takes that of the scores.
-        pad: Padding.
-    """
-
-    source: Tensor
-    mask: Tensor | None
-    forced: Tensor | None
-    limit: int
-    vocab: int
-    pad: int
 
 
 def begin(search: Search, beams: int, ctx: KernelContext) -> tuple[Decoder, Tensor]:
@@ -48,7 +26,7 @@ def begin(search: Search, beams: int, ctx: KernelContext) -> tuple[Decoder, Tens
     Raises:
         ValueError: There is no room for a token, or the bodies are not those of a search.
     """
-    decoder = decoder_of(ctx, search.source, search.mask, search.forced, beams=beams, capacity=search.limit)
+    decoder = decoder_of(search, beams, ctx)
     text = decoder.text
     room = search.limit - text.shape[1]
     if room < 1:

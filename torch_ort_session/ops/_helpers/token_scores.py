@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.timestamps import Stamps, stamped
 from torch_ort_session.ops.kernel import KernelContext
 
 
@@ -24,6 +25,7 @@ class ScoreRules:
         eos: The token that ends it.
         temperature: What scores are divided by.
         presence: [B, V], what is taken off the scores; with one text a sample.
+        stamps: The tokens that are times, where there are such; None where there are none.
     """
 
     eos: int
@@ -34,6 +36,7 @@ class ScoreRules:
     prefix_mask: Tensor | None = None
     temperature: float = 1.0
     presence: Tensor | None = None
+    stamps: Stamps | None = None
 
 
 def check_rules(rules: ScoreRules, batch: int, vocab: int) -> None:
@@ -92,7 +95,9 @@ def ruled(rules: ScoreRules, scores: Tensor, text: Tensor, step: int, ctx: Kerne
         scores = scores.masked_fill(ends, lowest)
     if rules.temperature != 1.0 and rules.temperature > 0:
         scores = scores / rules.temperature
-    return scores if rules.presence is None else scores - rules.presence
+    if rules.presence is not None:
+        scores = scores - rules.presence
+    return scores if rules.stamps is None else stamped(rules.stamps, scores, text)
 
 
 def repeating(text: Tensor, size: int, vocab: int, ctx: KernelContext) -> Tensor:

@@ -5,12 +5,13 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.hypotheses import Goals, closed, next_beams, no_hypotheses
-from torch_ort_session.ops._helpers.token_loop import Search, begin, of_vocab
-from torch_ort_session.ops._helpers.token_scores import ScoreRules, check_rules, ruled
+from torch_ort_session.ops._helpers.beam_loop import search_beams
+from torch_ort_session.ops._helpers.decoder_bodies import Search
+from torch_ort_session.ops._helpers.hypotheses import Goals
+from torch_ort_session.ops._helpers.timestamps import Stamps
+from torch_ort_session.ops._helpers.token_scores import ScoreRules
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -72,7 +73,7 @@ def beam_search(
         prefix_vocab_mask: int32 [B, V], 0 for what is barred as the first new token.
         attention_mask: int32 [B, S], 1 for what is in sight; None takes all but padding.
         decoder_input_ids: int32 [B, S'], what texts start with after an encoder.
-        logits_processor: 0: no further rule is known here.
+        logits_processor: 1 with model_type 2: the rules of Whisper's times; 0 for none.
         decoder_start_token_id: What texts start with else.
         early_stopping: Whether a sample is done as soon as it has as many texts as beams.
         eos_token_id: The token that ends a text; it is no part of it.
@@ -91,13 +92,27 @@ def beam_search(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.BeamSearch
     """
+    stamps = None
     if logits_processor:
-        raise ValueError(f"logits_processor {logits_processor} is not known.")
-    if not 1 <= num_return_sequences <= num_beams:
-        raise ValueError(
-            f"num_return_sequences {num_return_sequences} is not within 1 and {num_beams} beams."
+        if logits_processor != 1 or model_type != 2:
+            raise ValueError(f"logits_processor {logits_processor} of model_type {model_type} is not known.")
+        # Where Whisper's tokenizer has them.
+        stamps = Stamps(
+            eos=eos_token_id,
+            first=eos_token_id + 107,
+            never=(eos_token_id + 105, eos_token_id + 106),
+            once=(eos_token_id + 1, 50358, 50359),
         )
-    search = Search(input_ids, attention_mask, decoder_input_ids, max_length, vocab_size, pad_token_id)
+    search = Search(
+        input_ids,
+        attention_mask,
+        decoder_input_ids,
+        max_length,
+        vocab_size,
+        pad_token_id,
+        model_type,
+        decoder_start_token_id,
+    )
     rules = ScoreRules(
         eos=eos_token_id,
         min_length=min_length or 0,
@@ -105,6 +120,7 @@ def beam_search(
         ngram=no_repeat_ngram_size,
         vocab_mask=vocab_mask,
         prefix_mask=prefix_vocab_mask,
+        stamps=stamps,
     )
     goals = Goals(
         eos=eos_token_id,
@@ -112,58 +128,5 @@ def beam_search(
         length_penalty=1.0 if length_penalty is None else length_penalty,
         early=early_stopping == 1,
     )
-    return search_beams(search, rules, goals, (num_beams, num_return_sequences), ctx)
-
-
-def search_beams(
-    search: Search, rules: ScoreRules, goals: Goals, counts: tuple[int, int], ctx: KernelContext
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The texts of the best scores.
-
-    Args:
-        search: What it starts from.
-        rules: What is done to scores.
-        goals: What is looked for.
-        counts: K and N.
-        ctx: Context of the running kernel, which must be declared with ``seam=`` and ``checks=True``.
-
-    Returns:
-        What BeamSearch gives.
-    """
-    beams, kept = counts
-    decoder, text = begin(search, beams, ctx)
-    known = no_hypotheses(text, beams)
-    batch, start = known.scores.shape[0], decoder.text.shape[1]
-    # The beams start from one text: all but the first are so far behind that their tokens are not taken.
-    lag = torch.where(torch.arange(beams, device=text.device) == 0, 0.0, -1e9)
-    total = lag.to(torch.float32).repeat(batch)
-    order: Tensor | None = None
-    told: list[Tensor] = []
-    kind = torch.float32
-    for step in range(search.limit - start):
-        length = start + step
-        logits = decoder.step(text[:, :length], order) if step else decoder.start()
-        kind = logits.dtype
-        scores = torch.log_softmax(of_vocab(search, logits), 1)
-        if not step:
-            check_rules(rules, batch, scores.shape[1])
-        scores = ruled(rules, scores, text[:, :length], step, ctx) + total.unsqueeze(1)
-        if ctx.wants(2):
-            told.append(scores.reshape(batch, beams, -1))
-        went, known = next_beams(scores, text, length, known, goals)
-        total = went.scores
-        text = text.index_select(0, went.order)
-        text[:, length] = went.tokens
-        order = went.order if beams > 1 else None
-        if bool(known.done.all().item()):
-            break
-    known = closed(known, total, text, goals)
-    every: Tensor | None = None
-    if ctx.wants(2):
-        missing = search.limit - start - len(told)
-        every = torch.stack(told + [torch.zeros_like(told[0])] * missing).to(kind)
-    return (
-        known.texts[:, :kept].to(torch.int32),
-        known.scores[:, :kept].to(kind) if ctx.wants(1) else None,
-        every,
-    )
+    found = search_beams(search, rules, goals, (num_beams, num_return_sequences), ctx)
+    return found.texts, found.scores, found.steps

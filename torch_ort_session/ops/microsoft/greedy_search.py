@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.token_loop import Search, run_tokens
+from torch_ort_session.ops._helpers.decoder_bodies import Search
+from torch_ort_session.ops._helpers.token_loop import run_tokens
 from torch_ort_session.ops._helpers.token_scores import ScoreRules
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -75,5 +76,14 @@ def greedy_search(
         vocab_mask=vocab_mask,
         prefix_mask=prefix_vocab_mask,
     )
-    search = Search(input_ids, attention_mask, None, max_length, vocab_size, pad_token_id)
+    search = Search(
+        input_ids,
+        attention_mask,
+        None,
+        max_length,
+        vocab_size,
+        pad_token_id,
+        model_type,
+        decoder_start_token_id,
+    )
     return run_tokens(search, rules, lambda scores: scores.argmax(1), ctx)

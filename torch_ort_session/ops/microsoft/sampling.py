@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.token_loop import Search, run_tokens
+from torch_ort_session.ops._helpers.decoder_bodies import Search
+from torch_ort_session.ops._helpers.token_loop import run_tokens
 from torch_ort_session.ops._helpers.token_scores import ScoreRules
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -108,7 +109,16 @@ def sampling(
         drawn_by[:] = [left]
         return torch.multinomial(torch.softmax(left.detach(), 1), 1, generator=generator).squeeze(1)
 
-    search = Search(input_ids, attention_mask, None, max_length, vocab_size, pad_token_id)
+    search = Search(
+        input_ids,
+        attention_mask,
+        None,
+        max_length,
+        vocab_size,
+        pad_token_id,
+        model_type,
+        decoder_start_token_id,
+    )
     text = run_tokens(search, rules, draw, ctx)
     return text, drawn_by[0] if ctx.wants(1) else None
 
