@@ -18,10 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
 from torch_ort_session._version import __version__
+from torch_ort_session.ops import native_shapes
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -140,6 +142,29 @@ def index_check(
     return op
 
 
+def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Callable[..., Any] | None:
+    """An op of ``csrc/cpu`` by its name; None where plain ops have to do instead.
+
+    They have to without the extension, on another device, and under function transforms.
+
+    Args:
+        name: As ``csrc/register.cpp`` has it.
+        tensors: Plain tensors that the op would be given.
+        overload: Which form of the op.
+    """
+    if not all(t.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
+        return None
+    if not _load_once.cache_info().currsize and not status().usable:
+        return None
+    return _op(name, overload) if load() else None
+
+
+@functools.cache
+def _op(name: str, overload: str) -> Callable[..., Any] | None:
+    packet = getattr(torch.ops.torch_ort_session, name, None)
+    return None if packet is None else getattr(packet, overload)  # type: ignore[no-any-return]
+
+
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
     """Compile the extension for the running torch and load it.
 
@@ -228,6 +253,7 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
+    native_shapes.describe()
 
 
 def _find() -> tuple[Path | None, str]:
