@@ -18,13 +18,20 @@ from torch_ort_session.ops.kernel import KernelContext
 class _Table:
     """Keys in order with their places in the list, those of NaN and infinity, and values, the default last.
 
-    Each is None where strings stand on that side.
+    Each is None where strings stand on that side. Integers within a short range have a place each, ``dense``,
+    from one below the least key, ``low``, to one above the greatest: the outer two are no keys.
     """
 
     ordered: Tensor | None
     places: Tensor | None
     specials: tuple[Tensor, Tensor] | None
     values: Tensor | None
+    dense: Tensor | None = None
+    low: int = 0
+
+
+_DENSE = 1 << 16
+"""Longest range of integer keys that get a place each."""
 
 
 def look_up(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) -> Tensor:
@@ -48,7 +55,9 @@ def look_up(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) ->
         kind = "numbers" if isinstance(x, Tensor) else "strings"
         raise ValueError(f"{len(keys)} keys and {len(values)} values do not make a table for {kind}")
     table = prepared(ctx, lambda: _table(x, keys, values, default, ctx))
-    if table.ordered is None or table.places is None or table.specials is None:
+    if table.dense is not None:
+        place = table.dense[x.clamp(table.low, table.low + table.dense.shape[0] - 1) - table.low]
+    elif table.ordered is None or table.places is None or table.specials is None:
         found = strings.find(key_texts or [], x).to(ctx.device)
         place = torch.where(found < 0, len(keys), found)
     else:
@@ -93,6 +102,12 @@ def _table(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) -> 
             fallback = torch.tensor([default])
         last = default.reshape(-1) if isinstance(default, Tensor) else fallback
         tensor = torch.cat([tensor, last.to(ctx.device, tensor.dtype)])
+    if isinstance(keys, list) and isinstance(x, Tensor) and x.dtype == torch.int64:
+        low, high = min(keys) - 1, max(keys) + 1
+        if high - low <= _DENSE and low >= -(1 << 63) and high < 1 << 63:
+            places_of = {key: place for place, key in enumerate(keys)}
+            dense = [places_of.get(key, len(keys)) for key in range(low, high + 1)]
+            return _Table(ordered, places, specials, tensor, torch.tensor(dense, device=x.device), low)
     return _Table(ordered, places, specials, tensor)
 
 

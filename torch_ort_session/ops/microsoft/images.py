@@ -134,23 +134,25 @@ def crop_and_resize(
     rows = _places(rois[:, 0], rois[:, 2], height, crop_size[0])[:, :, None].expand(-1, -1, crop_size[1])
     columns = _places(rois[:, 1], rois[:, 3], width, crop_size[1])[:, None, :].expand_as(rows)
     inside = (rows >= 0) & (rows <= height - 1) & (columns >= 0) & (columns <= width - 1)
-    images = x.index_select(0, index).flatten(2)
+    # Whole pixels are taken, channels side by side: no image is copied for each of its boxes.
+    pixels = x.permute(0, 2, 3, 1).reshape(-1, channels)
+    image = (index * (height * width))[:, None, None]
 
     def at(row: Tensor, column: Tensor) -> Tensor:
         place = row.clamp(0, height - 1).to(torch.int64) * width + column.clamp(0, width - 1).to(torch.int64)
-        found = images.gather(2, place.reshape(boxes, 1, -1).expand(-1, channels, -1))
-        return found.reshape(boxes, channels, *crop_size)
+        return pixels.index_select(0, (image + place).reshape(-1))
 
     if mode == "nearest":
         y = at((rows + 0.5).floor(), (columns + 0.5).floor())
     else:
         top, left = rows.floor(), columns.floor()
-        down, along = (rows - top)[:, None], (columns - left)[:, None]
-        upper = torch.lerp(at(top, left), at(top, left + 1), along.expand(-1, channels, -1, -1))
-        lower = torch.lerp(at(top + 1, left), at(top + 1, left + 1), along.expand(-1, channels, -1, -1))
-        y = torch.lerp(upper, lower, down.expand(-1, channels, -1, -1))
+        down, along = ((t.reshape(-1, 1)).expand(-1, channels) for t in (rows - top, columns - left))
+        upper = torch.lerp(at(top, left), at(top, left + 1), along)
+        lower = torch.lerp(at(top + 1, left), at(top + 1, left + 1), along)
+        y = torch.lerp(upper, lower, down)
     outside = torch.full((), extrapolation_value, dtype=y.dtype, device=y.device)
-    return torch.where(inside[:, None], y, outside).to(dtype)
+    y = torch.where(inside.reshape(-1, 1), y, outside).to(dtype)
+    return y.reshape(boxes, *crop_size, channels).permute(0, 3, 1, 2)
 
 
 def _places(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:

@@ -99,10 +99,11 @@ def eye_like(input: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
     """
     if input.dim() != 2:
         raise ValueError(f"EyeLike needs a matrix, not an input of shape {tuple(input.shape)}")
-    rows = torch.arange(input.shape[0], device=input.device).unsqueeze(1)
-    columns = torch.arange(input.shape[1], device=input.device)
     target = input.dtype if dtype is None else ElementType(dtype).torch_dtype
-    return (columns - rows == k).to(target)
+    made = torch.zeros(input.shape, dtype=target, device=input.device)
+    if -input.shape[0] < k < input.shape[1]:
+        made.diagonal(k).fill_(1)
+    return made
 
 
 @kernel("Range", since=(27,), host=("start", "limit", "delta"))

@@ -245,6 +245,12 @@ def _weighted(x: Tensor, plans: list[AxisPlan], transform: str, kind: Filter, fi
         return fused
     if is_channels_last(x) and _spatial(plans):
         return turned_back(_weighted(turned(x), _turned(plans), transform, kind, fill))
+    if x.dim() == 4 and {plan.axis for plan in plans} <= {1, 2}:
+        # Images whose channels come last in the model are what torch calls channels last.
+        images = [replace(plan, axis=plan.axis + 1) for plan in plans]
+        fused = _fused(turned_back(x), images, transform, kind)
+        if fused is not None:
+            return turned(fused)
     exact = x.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
     y = x if exact else x.to(torch.float32 if x.is_floating_point() else torch.float64)
     for plan in plans:
