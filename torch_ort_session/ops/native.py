@@ -162,7 +162,8 @@ def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Call
 @functools.cache
 def _op(name: str, overload: str) -> Callable[..., Any] | None:
     packet = getattr(torch.ops.torch_ort_session, name, None)
-    return None if packet is None else getattr(packet, overload)  # type: ignore[no-any-return]
+    op: Callable[..., Any] | None = None if packet is None else getattr(packet, overload)
+    return op
 
 
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
@@ -253,7 +254,7 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
-    native_shapes.describe()
+    native_shapes.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
 
 
 def _find() -> tuple[Path | None, str]:

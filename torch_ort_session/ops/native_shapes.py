@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 
-def describe() -> None:
-    """Tell torch, once the extension is loaded."""
+def describe(known: Callable[[str], bool]) -> None:
+    """Tell torch, once the extension is loaded, of those of its ops that are known there."""
     for shape in (_non_max_suppression, _forest_votes, _top_k):
         name = shape.__name__.lstrip("_")
-        if hasattr(torch.ops.torch_ort_session, name):
+        if known(name):
             torch.library.register_fake(f"torch_ort_session::{name}", shape)
 
 
