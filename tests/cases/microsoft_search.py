@@ -17,6 +17,13 @@ AFTER = {
     "decoder_start_token_id": 5,
     "model_type": 1,
 }
+HEARD = {
+    "encoder": searchlab.encoder(W, 2, features=True),
+    "decoder": searchlab.t5(W, 2, masked=False),
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 5,
+}
 IDS = t(2, 3, low=1, high=searchlab.VOCAB, dtype="int32")
 LENGTH, SHORTEST = const([9], "int32"), const([8], "int32")
 BEAMS = [IDS, LENGTH, SHORTEST, const([3], "int32"), const([2], "int32"), const([0.5])]
@@ -53,5 +60,6 @@ CASES: tuple[OpCase, ...] = (
     ms("BeamSearch", BEAMS, ALONE, outputs=3),
     ms("BeamSearch", BEAMS, OPENED, outputs=3, id="opened"),
     ms("BeamSearch", BEAMS, {**ALONE, **AFTER}, outputs=3, id="after_an_encoder"),
+    ms("WhisperBeamSearch", [t(2, searchlab.WIDTH, 4), *BEAMS[1:]], HEARD, outputs=3),
     ms("BeamSearch", BEAMS, ALONE, outputs=(True, False, True), id="without_their_scores"),
 )
