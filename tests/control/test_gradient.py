@@ -11,6 +11,7 @@ import torch
 from expecttest import assert_expected_inline
 from textmodel import message
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import torch_ort_session as tos
 from torch_ort_session import Options, Session
@@ -178,6 +179,19 @@ def test_a_penalty_on_a_slope_trains() -> None:
     (dx * dx).sum().backward()
     torch.testing.assert_close(x.grad, twin.grad)
     torch.testing.assert_close(module.w.grad, weight.grad)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own, inside of jvp
+def test_forward_mode_goes_through_it() -> None:
+    session = loaded(
+        f'g (float[3] x) => (float[3] dx) {{ s = Sin(x) y = Mul(s, x) dx = {P} <xs = ["x"], y = "y"> (x) }}'
+    )
+    x, along = torch.randn(3), torch.randn(3)
+    for _ in range(RUNS):
+        with forward_ad.dual_level():
+            got = forward_ad.unpack_dual(session(forward_ad.make_dual(x, along)))
+        torch.testing.assert_close(got.primal, x.sin() + x * x.cos())
+        torch.testing.assert_close(got.tangent, along * (2 * x.cos() - x * x.sin()))
 
 
 def test_under_inference_mode() -> None:

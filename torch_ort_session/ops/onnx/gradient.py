@@ -37,7 +37,7 @@ def gradient(
     """
     higher = torch.is_grad_enabled()
     with torch.enable_grad():
-        leaves = [_leaf(value, name, higher) for name, value in zip(xs, inputs, strict=False)]
+        leaves = [_leaf(value, name) for name, value in zip(xs, inputs, strict=False)]
         (result,) = ctx.bodies["body"](*leaves, *inputs[len(xs) :])
         result = _float(result, y)
         wanted = [leaf for place, leaf in enumerate(leaves) if ctx.wants(place)]
@@ -54,12 +54,12 @@ def gradient(
     return tuple(next(given) if ctx.wants(place) else None for place in range(len(leaves)))
 
 
-def _leaf(value: Value, name: str, higher: bool) -> Tensor:
-    """A tensor of its own to differentiate by, which leads on to ``value`` under grad mode."""
+def _leaf(value: Value, name: str) -> Tensor:
+    """A tensor of its own to differentiate by, through which other derivatives still reach ``value``."""
     tensor = _float(value, name)
     # Autograd refuses to save inference tensors.
-    tensor = tensor.clone() if tensor.is_inference() else tensor
-    return tensor.view_as(tensor) if higher and tensor.requires_grad else tensor.detach().requires_grad_()
+    tensor = tensor.clone() if tensor.is_inference() else tensor.view_as(tensor)
+    return tensor if tensor.requires_grad else tensor.requires_grad_()
 
 
 def _float(value: Value, name: str) -> Tensor:
