@@ -82,3 +82,44 @@ def walk(
     if not reads:
         return Walk(q.new_zeros(*q.shape[:3], 0, v.shape[3]), (state,), v)
     return Walk(torch.stack(reads, 3), tuple(states), torch.stack(writes, 2))
+
+
+def walk_rows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    states: Tensor,
+    factor: Tensor | None,
+    strength: Tensor | None,
+    rows: Tensor,
+) -> Walk:
+    """The same along tokens of several sequences behind one another, each with a state of its own.
+
+    Args:
+        q: Scaled queries [T, G, D].
+        k: Keys [T, G, D].
+        v: Values [T, G, E].
+        states: [B, G, D, E].
+        factor: Decay [T, G, D] or [T, G, 1]; None is 1.
+        strength: [T, G, 1]; None adds values as they are.
+        rows: int64 [T], the sequence of each token.
+
+    Returns:
+        Reads and writes by token [T, G, E]; one entry of states, all that are after their last tokens.
+    """
+    reads, writes = [], []
+    for step in range(k.shape[0]):
+        row, one, new = rows[step : step + 1], k[step], v[step]
+        state = torch.index_select(states, 0, row).squeeze(0)
+        if factor is not None:
+            state = state * factor[step].unsqueeze(-1)
+        if strength is not None:
+            known = torch.matmul(one.unsqueeze(-2), state).squeeze(-2)
+            new = strength[step] * (new - known)
+        state = state + one.unsqueeze(-1) * new.unsqueeze(-2)
+        states = torch.index_copy(states, 0, row, state.unsqueeze(0))
+        reads.append(torch.matmul(q[step].unsqueeze(-2), state).squeeze(-2))
+        writes.append(new)
+    if not reads:
+        return Walk(v, (states,), v)
+    return Walk(torch.stack(reads), (states,), torch.stack(writes))

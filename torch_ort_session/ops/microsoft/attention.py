@@ -12,10 +12,10 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, masked_scores, merge_heads, scores, split_heads
 from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
+from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.padding_mask import combined
 from torch_ort_session.ops.kernel import KernelContext, kernel
-
-# What onnxruntime adds to a score that the mask takes out of sight.
-_FILTER = -10000.0
+from torch_ort_session.ops.microsoft.decoder_masked import beams_of, by_beam
 
 
 @kernel("Attention", domain="com.microsoft", since=(1,))
@@ -74,9 +74,7 @@ def attention(
     sizes = qkv_hidden_sizes or [projected.shape[-1] // 3] * 3
     q, k, v, present = _with_past(projected, sizes, num_heads, past, ctx.wants(1))
     before = k.shape[2] - q.shape[2]
-    mask = _combined(
-        mask_index, attention_bias, q, k.shape[2], before, unidirectional != 0, mask_filter_value
-    )
+    mask = combined(mask_index, attention_bias, q, k.shape[2], before, unidirectional != 0, mask_filter_value)
     return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
 
 
@@ -134,11 +132,11 @@ def quantized_attention(
     sizes = [projected.shape[-1] // 3] * 3
     q, k, v, present = _with_past(projected, sizes, num_heads, past, ctx.wants(1))
     before = k.shape[2] - q.shape[2]
-    mask = _combined(mask_index, None, q, k.shape[2], before, unidirectional != 0, mask_filter_value)
+    mask = combined(mask_index, None, q, k.shape[2], before, unidirectional != 0, mask_filter_value)
     return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
 
 
-@kernel("MultiHeadAttention", domain="com.microsoft", since=(1,))
+@kernel("MultiHeadAttention", domain="com.microsoft", since=(1,), checks=True)
 def multi_head_attention(
     query: Tensor,
     key: Tensor | None = None,
@@ -166,14 +164,15 @@ def multi_head_attention(
         bias: [H * D + H * D + H * E], added to the three.
         key_padding_mask: int32: lengths [B], or 1 for what is in sight [B, T] or [B, L, T].
         attention_bias: Added to the scores, broadcastable to [B, H, L, T].
-        past_key: [B, H, P, D], put before the keys.
-        past_value: [B, H, P, E], put before the values.
-        past_sequence_length: Not supported.
-        cache_indirection: Not supported.
+        past_key: [B, H, P, D], put before the keys; or a buffer [B, H, C, D] that they are written into.
+        past_value: [B, H, P, E], like ``past_key``.
+        past_sequence_length: int32, one element: how many rows of the buffers count.
+        cache_indirection: int32 [B / W, W, C]: from which of W beams each row of the buffers comes.
         mask_filter_value: What is added to a score out of sight; None is -10000.
         num_heads: H.
         scale: Factor of the scores; None is ``1 / sqrt(D)``.
         unidirectional: Whether a query sees no later key.
+        ctx: Where a full buffer is reported, or a beam that does not exist.
 
     Returns:
         The result [B, L, H * E], where asked for the keys and values with what was put before them, and the
@@ -185,14 +184,30 @@ def multi_head_attention(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MultiHeadAttention
     """
-    if past_sequence_length is not None or cache_indirection is not None:
-        raise ValueError("past_sequence_length and cache_indirection are not supported.")
     q, k, v = _three(query, key, value, bias, num_heads)
     before = 0
+    if past_sequence_length is not None:
+        if past_key is None or past_value is None or ctx.wants(3):
+            raise ValueError("past_sequence_length needs buffers, and no scores are shown beside them.")
+        place = past_sequence_length.reshape(1) + torch.arange(q.shape[2], device=q.device)
+        place = check_index(place, past_key.shape[2], ctx).to(torch.int64)
+        k, v = past_key.index_copy(2, place, k), past_value.index_copy(2, place, v)
+        y = _buffered(
+            (q, k, v),
+            place,
+            key_padding_mask,
+            attention_bias,
+            cache_indirection,
+            mask_filter_value,
+            causal=unidirectional != 0,
+            scale=scale or None,
+            ctx=ctx,
+        )
+        return y, k if ctx.wants(1) else None, v if ctx.wants(2) else None, None
     if past_key is not None and past_value is not None:
         before = past_key.shape[2]
         k, v = torch.cat((past_key, k), 2), torch.cat((past_value, v), 2)
-    mask = _combined(
+    mask = combined(
         key_padding_mask, attention_bias, q, k.shape[2], before, unidirectional != 0, mask_filter_value
     )
     y = merge_heads(fused(q, k, v, mask, scale=scale or None))
@@ -236,42 +251,30 @@ def _three(
     return q, k, v
 
 
-def _combined(
+def _buffered(
+    heads: tuple[Tensor, Tensor, Tensor],
+    place: Tensor,
     mask: Tensor | None,
     bias: Tensor | None,
-    q: Tensor,
-    keys: int,
-    before: int,
-    causal: bool,
+    indirection: Tensor | None,
     filter_value: float | None,
-) -> Tensor | None:
-    """One float mask out of a padding mask, a bias and the causal bound; None where nothing is masked."""
-    total = bias
-    if mask is not None:
-        seen = _seen(mask, q.shape[0], q.shape[2], keys, before)
-        hidden = torch.where(seen, 0.0, _FILTER if filter_value is None else filter_value).to(q.dtype)
-        total = hidden if total is None else total + hidden
-    if causal and q.shape[2] > 1:
-        ahead = torch.arange(keys, device=q.device) - torch.arange(q.shape[2], device=q.device).unsqueeze(1)
-        later = ahead > before
-        total = q.new_zeros(later.shape) if total is None else total
-        total = total.masked_fill(later, torch.finfo(q.dtype).min)
-    return total
-
-
-def _seen(mask: Tensor, batch: int, queries: int, keys: int, before: int) -> Tensor:
-    """Bools broadcastable to [B, H, L, T] out of the forms an integer mask comes in."""
-    if mask.dim() == 1:
-        key = torch.arange(keys, device=mask.device)
-        if mask.shape[0] == batch:
-            return key < mask.reshape(-1, 1, 1, 1)
-        if mask.shape[0] == 2 * batch:
-            ends, starts = mask.reshape(2, batch, 1, 1, 1).unbind()
-            return (key < ends) & (key >= starts)
-    elif mask.dim() == 2:
-        return mask[:, None, None, :] != 0
-    elif mask.dim() == 3:
-        return mask[:, None] != 0
-    elif mask.dim() == 4:
-        return mask[:, :, before : before + queries, :keys] != 0
-    raise ValueError(f"a mask of shape {list(mask.shape)} is not supported for a batch of {batch}.")
+    *,
+    causal: bool,
+    scale: float | None,
+    ctx: KernelContext,
+) -> Tensor:
+    """Attention to those rows of buffers that count; ``place`` tells where the newest ones lie."""
+    q, k, v = heads
+    valid = place[-1:] + 1
+    told = mask if mask is not None and mask.dim() > 1 else bias
+    rows = k.shape[2] if told is None else min(told.shape[-1], k.shape[2])
+    k, v = k[:, :, :rows], v[:, :, :rows]
+    if indirection is not None and q.shape[2] == 1:
+        beams = beams_of(indirection, rows, valid, ctx)
+        k, v = by_beam(k, beams), by_beam(v, beams)
+    total = combined(mask, bias, q, rows, rows - q.shape[2], False, filter_value)
+    total = q.new_zeros(()) if total is None else total
+    key = torch.arange(rows, device=q.device)
+    visible = key <= place.unsqueeze(1) if causal else (key < valid).expand(q.shape[2], -1)
+    total = torch.where(visible, total, float("-inf"))
+    return merge_heads(fused(q, k, v, total, scale=scale))

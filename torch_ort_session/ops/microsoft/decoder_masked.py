@@ -83,13 +83,74 @@ def decoder_masked_multi_head_attention(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.DecoderMaskedMultiHeadAttention
     """
+    count = None
+    if (
+        past_present_share_buffer
+        and ctx.wants(3)
+        and past_key is not None
+        and past_sequence_length is not None
+    ):
+        # What lies beyond the buffer is reported where the row is written.
+        count = int(past_sequence_length.item()) % past_key.shape[2] + 1
+    return attend_one(
+        (query, key, value, bias),
+        (past_key, past_value),
+        mask_index,
+        attention_bias,
+        past_sequence_length if past_present_share_buffer else None,
+        cache_indirection,
+        heads=num_heads,
+        shared=past_present_share_buffer != 0,
+        filter_value=_FILTER if mask_filter_value is None else mask_filter_value,
+        scale=scale,
+        count=count,
+        ctx=ctx,
+    )
+
+
+def attend_one(
+    inputs: tuple[Tensor, Tensor | None, Tensor | None, Tensor | None],
+    past: tuple[Tensor | None, Tensor | None],
+    mask_index: Tensor | None,
+    attention_bias: Tensor | None,
+    past_sequence_length: Tensor | None,
+    cache_indirection: Tensor | None,
+    *,
+    heads: int,
+    shared: bool,
+    filter_value: float,
+    scale: float | None,
+    count: int | None,
+    ctx: KernelContext,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """The attention, its arguments as of DecoderMaskedMultiHeadAttention.
+
+    Args:
+        inputs: Queries, keys, values and their bias.
+        past: Keys and values.
+        mask_index: int32 [B, T].
+        attention_bias: Broadcastable to [B, H, 1, T].
+        past_sequence_length: How many rows of buffers count.
+        cache_indirection: int32 [B / W, W, C].
+        heads: H.
+        shared: Whether the past is buffers.
+        filter_value: What is added to a score out of sight.
+        scale: Factor of the scores; None is ``1 / sqrt(D)``.
+        count: How many rows of buffers to look at where nothing else tells; None is all.
+        ctx: Tells which outputs are wanted.
+
+    Raises:
+        ValueError: Inputs that do not fit each other.
+    """
+    query, key, value, bias = inputs
+    past_key, past_value = past
     if query.shape[1] != 1:
         raise ValueError(f"one query a sample is served, not {query.shape[1]}.")
-    q, k, v = _rows(query, key, value, bias, num_heads)
+    q, k, v = _rows(query, key, value, bias, heads)
     valid: Tensor | None = None
     finished = key is not None and key.dim() == 4
     if not finished and past_key is not None and past_value is not None:
-        if past_present_share_buffer:
+        if shared:
             if past_sequence_length is None:
                 raise ValueError("past_present_share_buffer needs past_sequence_length.")
             place = check_index(past_sequence_length.reshape(1), past_key.shape[2], ctx).to(torch.int64)
@@ -99,16 +160,15 @@ def decoder_masked_multi_head_attention(
             k, v = torch.cat((past_key, k), 2), torch.cat((past_value, v), 2)
     present = (k, v)
     if valid is not None:
-        rows = _counted(k.shape[2], valid, mask_index, attention_bias, ctx)
+        rows = _counted(k.shape[2], mask_index, attention_bias, count)
         k, v = k[:, :, :rows], v[:, :, :rows]
     if cache_indirection is not None and not finished and past_key is not None:
-        beams = _beams(cache_indirection, k.shape[2], valid, ctx)
-        k, v = _by_beam(k, beams), _by_beam(v, beams)
+        beams = beams_of(cache_indirection, k.shape[2], valid, ctx)
+        k, v = by_beam(k, beams), by_beam(v, beams)
     kind = q.dtype
     if kind is torch.float16 and q.device.type == "cpu":
         # As fast there in float32, and what the mask hides keeps its order.
         q, k, v = q.to(torch.float32), k.to(torch.float32), v.to(torch.float32)
-    filter_value = _FILTER if mask_filter_value is None else mask_filter_value
     mask = _mask(mask_index, attention_bias, valid, q, k.shape[2], filter_value)
     weights = softmax(masked_scores(scores(q, k, scale or 1.0 / math.sqrt(q.shape[3])), mask), mask)
     y = merge_heads(torch.matmul(weights, v)).to(kind)
@@ -139,17 +199,15 @@ def _rows(
     return split_heads(query, heads), split_heads(key, heads), split_heads(value, heads)
 
 
-def _counted(
-    capacity: int, valid: Tensor, mask: Tensor | None, bias: Tensor | None, ctx: KernelContext
-) -> int:
+def _counted(capacity: int, mask: Tensor | None, bias: Tensor | None, count: int | None) -> int:
     """How many rows of a buffer to look at: those that count where their number is told, else all."""
     told = mask if mask is not None else bias
     if told is not None:
         return min(int(told.shape[-1]), capacity)
-    return int(valid.item()) if ctx.wants(3) else capacity
+    return capacity if count is None else count
 
 
-def _beams(indirection: Tensor, rows: int, valid: Tensor | None, ctx: KernelContext) -> Tensor:
+def beams_of(indirection: Tensor, rows: int, valid: Tensor | None, ctx: KernelContext) -> Tensor:
     """The beam each row comes from [B / W, W, rows]; new rows and those that do not count are their own."""
     width = indirection.shape[1]
     row = torch.arange(rows, device=indirection.device)
@@ -160,7 +218,7 @@ def _beams(indirection: Tensor, rows: int, valid: Tensor | None, ctx: KernelCont
     return check_index(torch.where(past, told, own), width, ctx).to(torch.int64)
 
 
-def _by_beam(x: Tensor, beams: Tensor) -> Tensor:
+def by_beam(x: Tensor, beams: Tensor) -> Tensor:
     """A cache [B, H, S, D], each row of it taken from the beam it comes from."""
     parts = x.reshape(*beams.shape[:2], *x.shape[1:])
     index = beams[:, :, None, :, None].expand(-1, -1, x.shape[1], -1, x.shape[3])
