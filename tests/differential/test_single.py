@@ -9,9 +9,12 @@ import torch
 
 from differential import (
     attention_rows,
+    choice_rows,
     gates_and_integers,
     images_and_arranging,
     mixtures,
+    nbits_rows,
+    order_rows,
     qlinear_rows,
     quantized_tensors,
     quantized_weights,
@@ -38,6 +41,9 @@ ROWS: dict[str, Row] = {
     **state_rows.ROWS,
     **stream_rows.ROWS,
     **word_rows.ROWS,
+    **choice_rows.ROWS,
+    **order_rows.ROWS,
+    **nbits_rows.ROWS,
 }
 
 
