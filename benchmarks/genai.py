@@ -11,7 +11,8 @@ by node, from onnxruntime on the same feeds; "rounding" of onnxruntime from itse
 quantized matrices with float32 in place of integers (accuracy_level 4), which may be added to the bound;
 "captured" of captured and of bound runs from node by node ones. "seams" is how many regions of a token's plan
 are not recorded, "replays" what was replayed. Where onnxruntime's CPU has no kernels for a form, the row says
-which form it ran instead. `--check` exits with 1 and names the rows that miss their bound.
+which form it ran instead, and models of bfloat16 it runs in float32. `--check` exits with 1 and names the
+rows that miss their bound.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def line(cells: Sequence[str], wide: int) -> str:
 
 
 def as_line(row: Row, wide: int) -> str:
-    verdict = "MISSES" if row["reasons"] else f"beside {row['against']}" if row["against"] else ""
+    verdict = f"beside {row['against']}" if row["against"] else "in float32" if row.get("widened") else ""
+    verdict = "MISSES" if row["reasons"] else verdict
     if "prompt" not in row:
         return line((row["model"], *["-"] * len(WIDTHS), verdict), wide)
     errors = [f"{row[key]:.1e}" for key in ("prompt", "token", "rounding", "captured")]

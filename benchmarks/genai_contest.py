@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
 import torch
 from genai_feeds import Feed, Feeder, Turn, ports_of, turns
+from onnx import numpy_helper
 
 import torch_ort_session as tos
 
@@ -31,11 +33,11 @@ class Reference:
     """onnxruntime on the CPU, fed and read as torch tensors.
 
     Args:
-        model: A path, or the model itself.
+        model: The model, serialized.
         level: What quantized matrices are multiplied with where the model does not say: 1 for float32.
     """
 
-    def __init__(self, model: str | bytes, level: int | None = None) -> None:
+    def __init__(self, model: bytes, level: int | None = None) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 4
@@ -54,6 +56,25 @@ class Reference:
                 arrays[name] = value.to(self._dtypes[name] or value.dtype).numpy()
         results: Sequence[Any] = self._session.run(None, arrays)
         return dict(zip(self._names, map(torch.from_numpy, results), strict=True))
+
+
+def widened(model: onnx.ModelProto) -> bool:
+    """Have a model of bfloat16 compute with float32, on the same weights; says whether it was one."""
+    narrow, wide = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
+    nodes = model.graph.node
+    held = [attribute.t for node in nodes for attribute in node.attribute if attribute.name == "value"]
+    changed = [tensor for tensor in (*model.graph.initializer, *held) if tensor.data_type == narrow]
+    for tensor in changed:
+        array = numpy_helper.to_array(tensor).astype(np.float32)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for info in (*model.graph.input, *model.graph.output):
+        if info.type.tensor_type.elem_type == narrow:
+            info.type.tensor_type.elem_type = wide
+    del model.graph.value_info[:]
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        if attribute.name == "to" and attribute.i == narrow:
+            attribute.i = wide
+    return bool(changed)
 
 
 def exact(model: onnx.ModelProto) -> bool:
@@ -92,6 +113,7 @@ class Worst:
         token: In runs of a token, from the reference.
         rounding: Between the reference and itself with float32 in place of integers.
         captured: Of captured and bound runs, from eager ones.
+        seams: Why regions of the last run's plan are not recorded.
         reasons: What misses its bound.
     """
 
@@ -99,6 +121,7 @@ class Worst:
     token: float = 0.0
     rounding: float = 0.0
     captured: float = 0.0
+    seams: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
@@ -113,6 +136,7 @@ class Contest:
     Attributes:
         path: The model.
         ports: What it takes and gives.
+        widened: Whether onnxruntime runs it in float32, for it has no kernels for bfloat16.
         theirs: What results should be.
         rounded: The same without integers; None where there are none.
         allowed: The bound, without what rounding explains.
@@ -126,14 +150,10 @@ class Contest:
         self.allowed = allowed
         self.found = Worst()
         self.eager = self._load("off")
-        self.theirs = Reference(str(other))
-        self.rounded: Reference | None = None
-        model = onnx.load(other, load_external_data=False)
-        if exact(model):
-            beside = other.with_name(f"{other.stem}.exact.tmp")
-            onnx.save(model, beside)
-            self.rounded = Reference(str(beside), level=1)
-            beside.unlink()
+        model = onnx.load(other)
+        self.widened = widened(model)
+        self.theirs = Reference(model.SerializeToString())
+        self.rounded = Reference(model.SerializeToString(), level=1) if exact(model) else None
 
     def run(self, kinds: Sequence[tuple[int, int | None]] = KINDS) -> Row:
         """Decode in every way; what this came to.
@@ -154,8 +174,9 @@ class Contest:
             "token": found.token,
             "rounding": found.rounding,
             "allowed": self.allowed,
+            "widened": self.widened,
             "captured": found.captured,
-            "seams": self._seams(),
+            "seams": found.seams,
             "captures": stats["captures"],
             "replays": stats["replays"] + stats["growing runs replayed"],
             "ineligible": stats["growing runs ineligible"],
@@ -175,16 +196,11 @@ class Contest:
             if room:
                 binding = binding or self._bound(feed)
                 self._run_bound(binding, feed, feeder, turn, eager)
-            if not room and turn.length == 1 and self.ports.decodes:
-                self._token = feed
             caches = feeder.caches(feed, {name: self._narrow(name, value) for name, value in want.items()})
-        if not self.ports.decodes:
-            self._token = feed
+        self.found.seams = [region.message for region in captured.plan(feed).seams]
         stats = captured.stats()
-        if room:
-            assert binding is not None
-            if not stats["replays"]:
-                self.found.reasons.append("tokens behind caches of fixed size were not replayed")
+        if room and not stats["replays"]:
+            self.found.reasons.append("tokens behind caches of fixed size were not replayed")
         return stats
 
     def _load(self, capture: Any) -> tos.Session:
@@ -237,7 +253,3 @@ class Contest:
         binding.run(others)
         ours = {name: binding.read(name) for name in self.ports.outputs}
         self._alike("bound", feeder, turn, ours, self._named(eager.run(None, {**others, **states})))
-
-    def _seams(self) -> list[str]:
-        plan = self._load("auto").plan(self._token)
-        return [region.message for region in plan.seams]

@@ -150,7 +150,6 @@ def _exported(name: str, *arguments: str, **more: Any) -> Made:
 
 
 _PAST = ("--task", "text-generation-with-past")
-_FLOAT32 = "builder/llama-fp32"
 
 MODELS: Sequence[Made] = (
     _built("llama-fp32", "fp32", "cpu"),
@@ -166,11 +165,9 @@ MODELS: Sequence[Made] = (
     _built("llama3-int4-qdq", "int4", "cpu", "use_qdq=true"),
     _built("llama3-int4-qdq-asymmetric", "int4", "cpu", "use_qdq=true", "is_symmetric=false"),
     _built("llama-fp16", "fp16", "cuda", tolerance="half"),
-    _built("llama-bf16", "bf16", "cuda", against=_FLOAT32, tolerance=3e-2),
+    _built("llama-bf16", "bf16", "cuda", tolerance=3e-2),
     _built("llama-int4-fp16", "int4", "cuda", tolerance="half"),
-    _built(
-        "llama-int4-bf16", "int4", "cuda", "use_cuda_bf16=true", against="builder/llama-int4", tolerance=3e-2
-    ),
+    _built("llama-int4-bf16", "int4", "cuda", "use_cuda_bf16=true", tolerance=3e-2),
     _built("llama-int4-webgpu", "int4", "webgpu", tolerance="half"),
     _built("llama-int4-dml", "int4", "dml", tolerance="half"),
     _built("qwen2-int4", "int4", "cpu"),
