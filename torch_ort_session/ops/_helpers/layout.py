@@ -79,9 +79,10 @@ def convolution(
     Measured with one thread, AVX-512, torch 2.13, milliseconds row by row and channels last: 3 to 64
     channels, 3x3, 224x224: 8.8 and 1.1; 64 to 64, 3x3, 224x224: 30 and 19; depthwise 96, 3x3, 56x56: 0.26
     and 0.11; 3 to 28, 3x3, 24x24: 0.018 and 0.071; 576 to 128, 1x1, 14x14: 0.15 and 0.14; bfloat16, 64 to
-    64, 3x3, 56x56: 0.44 and 0.22. Volumes gain nothing: 2.6 and 2.4, 6.0 and 10.8. Where the weight is large
-    an eager call is slower channels last and one with a packed weight faster, 192 to 320, 3x3, 7x7: 0.67,
-    1.06 and 0.45.
+    64, 3x3, 56x56: 0.44 and 0.22. Volumes gain nothing: 2.6 and 2.4, 6.0 and 10.8; but torch itself computes
+    one of them on one thread without oneDNN: 16 to 16, 3x3x3, 16x32x32: 33 where oneDNN takes 2.8. Where the
+    weight is large an eager call is slower channels last and one with a packed weight faster, 192 to 320,
+    3x3, 7x7: 0.67, 1.06 and 0.45.
 
     Args:
         x: [N, C, D1..Dn] on any device.
@@ -108,6 +109,8 @@ def convolution(
         image = rank == 2 and (turns or (turns is None and is_channels_last(x)))
         if image and not small and onednn.serves(x, w, b):
             return onednn.convolution(channels_last(x), w, b, strides, pads, dilations, groups)
+    if rank == 3 and x.device.type == "cpu" and onednn.serves(x, w, b):
+        return onednn.volumes(x.contiguous(), w, b, strides, pads, dilations, groups)
     return torch.convolution(x, w, b, strides, pads, dilations, False, [0] * rank, groups)
 
 

@@ -58,6 +58,19 @@ def convolution(
     return made
 
 
+def volumes(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    strides: list[int],
+    pads: list[int],
+    dilations: list[int],
+    groups: int,
+) -> Tensor:
+    """A convolution of volumes [N, C, D, H, W] in float32; arguments as in :func:`convolution`."""
+    return torch.mkldnn_convolution(x, w, b, pads, strides, dilations, groups)
+
+
 def transposed(
     x: Tensor,
     w: Tensor,

@@ -23,6 +23,8 @@ def pad_indexed(data: Tensor, pads: list[int], mode: str) -> Tensor:
         ValueError: A dim without elements cannot be padded.
     """
     rank = data.dim()
+    if _pads_images(data, pads, mode):
+        return functional.pad(data, [pads[3], pads[7], pads[2], pads[6]], _TORCH_MODE[mode])
     for axis in range(rank):
         before, after = pads[axis], pads[axis + rank]
         if before < 0 or after < 0:
@@ -41,6 +43,15 @@ def pad_indexed(data: Tensor, pads: list[int], mode: str) -> Tensor:
             places = _places(size, before, after, mode, data.device)
             data = bits.movable(torch.index_select, data, axis, places)
     return data
+
+
+def _pads_images(data: Tensor, pads: list[int], mode: str) -> bool:
+    """Whether torch pads height and width of images [N, C, H, W] at once."""
+    if data.dim() != 4 or mode == "wrap" or data.dtype not in (torch.float32, torch.float64):
+        return False
+    if min(pads) < 0 or any(pads[axis] or pads[axis + 4] for axis in (0, 1)) or not data.numel():
+        return False
+    return mode == "edge" or all(max(pads[axis], pads[axis + 4]) < data.shape[axis] for axis in (2, 3))
 
 
 def _places(size: int, before: int, after: int, mode: str, device: torch.device) -> Tensor:
