@@ -294,6 +294,20 @@ def test_scores_can_be_learnt_from() -> None:
     assert any(bool(grad.abs().sum() > 0) for grad in grads)
 
 
+@pytest.mark.parametrize("op", ["GreedySearch", "Sampling", "BeamSearch"])
+def test_a_batch_of_nothing(op: str) -> None:
+    feeds = dict(GOOD) if op == "BeamSearch" else {"max_length": GOOD["max_length"]}
+    feeds["input_ids"] = np.zeros((0, 3), np.int32)
+    attributes = {"eos_token_id": 2, "pad_token_id": 0, "decoder": gpt(weights(1))}
+    results = ours(model(op, feeds, **attributes), feeds)
+    shapes = {
+        "GreedySearch": [(0, 9)],
+        "Sampling": [(0, 9), (0, VOCAB)],
+        "BeamSearch": [(0, 2, 9), (0, 2), (6, 0, 3, VOCAB)],
+    }
+    assert [result.shape for result in results] == shapes[op]
+
+
 GOOD: dict[str, Any] = {
     "input_ids": ints([3, 4, 5], [1, 4, 7]),
     "max_length": ints(9),

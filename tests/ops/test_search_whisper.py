@@ -160,10 +160,13 @@ def test_refusals() -> None:
         refusal({"logits_processor": ints(1)}, beginning_timestamp_token_id=-1),
         refusal({}, no_speech_token_id=-1),
     ]
-    assert_expected_inline("\n".join(told), """\
+    assert_expected_inline(
+        "\n".join(told),
+        """\
 the scores of attention to the source (cross_qk) are not supported.
 the scores of attention to the source (cross_qk) are not supported.
 extra_decoding_ids is not supported.
 model_type 1 is not 2.
 logits_processor 1 with beginning_timestamp_token_id -1 is not known.
-no_speech_token_id -1 is no token.""")
+no_speech_token_id -1 is no token.""",
+    )

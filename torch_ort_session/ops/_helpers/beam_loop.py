@@ -72,7 +72,7 @@ def search_beams(
             check_rules(rules, batch, scores.shape[1])
         scores = ruled(rules, scores, text[:, :length], step, ctx) + total.unsqueeze(1)
         if ctx.wants(2):
-            told.append(scores.reshape(batch, beams, -1))
+            told.append(scores.reshape(batch, beams, scores.shape[1]))
         went, known = next_beams(scores, text, length, known, goals)
         total = went.scores
         text = text.index_select(0, went.order)

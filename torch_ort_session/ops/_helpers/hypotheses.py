@@ -32,7 +32,7 @@ def no_hypotheses(text: Tensor, beams: int) -> Hypotheses:
     batch = text.shape[0] // beams
     return Hypotheses(
         scores=text.new_full((batch, beams), -torch.inf, dtype=torch.float32),
-        texts=torch.zeros_like(text).reshape(batch, beams, -1),
+        texts=torch.zeros_like(text).reshape(batch, beams, text.shape[1]),
         count=text.new_zeros(batch),
         done=text.new_zeros(batch, dtype=torch.bool),
     )
@@ -134,7 +134,7 @@ def next_beams(
         known,
         ends[:, :beams] & ~known.done.unsqueeze(1),
         values[:, :beams] / weight,
-        text.index_select(0, origin[:, :beams].reshape(-1)).reshape(batch, beams, -1),
+        text.index_select(0, origin[:, :beams].reshape(-1)).reshape(batch, beams, text.shape[1]),
     )
     full = ended.count == beams
     if not goals.early:
@@ -164,5 +164,5 @@ def closed(known: Hypotheses, scores: Tensor, text: Tensor, goals: Goals) -> Hyp
         known,
         ~known.done.unsqueeze(1).expand(-1, beams),
         scores.reshape(batch, beams) / weight,
-        text.reshape(batch, beams, -1),
+        text.reshape(batch, beams, text.shape[1]),
     )
