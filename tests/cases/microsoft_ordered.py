@@ -74,6 +74,13 @@ def fp4(a, b, scale, scale_2, _=None, bias=None, *, block_size):  # type: ignore
     return (y if bias is None else y + bias).astype(a.dtype)
 
 
+def gemm8(a, b, c=None, sa=1.0, sb=1.0, sy=1.0, *, dtype=1, activation="", alpha=1.0, beta=0.0, transB=0):  # type: ignore[no-untyped-def]
+    y = a.astype(np.float64) @ (b.astype(np.float64).T if transB else b.astype(np.float64)) * alpha * sa * sb
+    y = y if c is None else y + beta * c
+    y = np.maximum(y, 0) if activation == "RELU" else y
+    return (y * sy).astype({1: np.float32, 10: np.float16}[dtype])
+
+
 def sparse(a, b, *, alpha=1.0, transA=0, transB=0):  # type: ignore[no-untyped-def]
     return ((a.T if transA else a) @ (b.T if transB else b) * np.float32(alpha)).astype(a.dtype)
 
@@ -149,6 +156,26 @@ CASES: tuple[OpCase, ...] = (
         {"block_size": 16},
         dtypes=("float16",),
         oracle=fp4,
+    ),
+    ms(
+        "GemmFloat8",
+        [
+            t(3, 8, low=-9, high=9, dtype="float8_e4m3fn"),
+            t(5, 8, dtype="float8_e5m2"),
+            None,
+            f(0.5),
+            f(2),
+            f(3),
+        ],
+        {"transB": 1, "dtype": 10},
+        oracle=gemm8,
+    ),
+    ms(
+        "GemmFloat8",
+        [t(3, 8), t(8, 5), t(3, 5)],
+        {"activation": "RELU", "beta": 0.5, "alpha": 2.0},
+        oracle=gemm8,
+        id="floats",
     ),
     ms("SparseToDenseMatMul", [t(3, 4), t(4, 5)], grad=True, oracle=sparse),
     ms(

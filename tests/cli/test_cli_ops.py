@@ -101,6 +101,48 @@ torch-ort-session: error: the operators of domain 'acme' are not known, so nothi
     )
 
 
+def test_what_is_missing_in_truth(command) -> None:
+    for domain in ("ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"):
+        assert_expected_inline(
+            command("ops", "--missing", "--domain", domain).out,
+            """\
+without a kernel
+  none
+without a kernel of their own; they run through the function body of their schema
+  none
+""",
+        )
+    assert_expected_inline(
+        command("ops", "--missing", "--domain", "com.microsoft").out,
+        """\
+without a kernel
+  AttnLSTM                           com.microsoft  1  no kernel
+  ConvStateReplay                    com.microsoft  1  it works on addresses of one runtime's device buffers
+  DequantizeBFP                      com.microsoft  1  its packed format is not part of its documentation
+  DynamicSparseAttention             com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  EPContext                          com.microsoft  1  its data is an opaque blob of another runtime
+  GatedDeltaNetStateReplay           com.microsoft  1  it works on addresses of one runtime's device buffers
+  GatherPacked                       com.microsoft  1  its packed format is not part of its documentation
+  Mamba2Verify                       com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  MatMulFpQ4                         com.microsoft  1  its data is an opaque blob of another runtime
+  MatMulPacked                       com.microsoft  1  its packed format is not part of its documentation
+  MoEPacked                          com.microsoft  1  its packed format is not part of its documentation
+  PackedSparseAttentionIndexer       com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  PackedSparseAttentionIndexerMerge  com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  QOrderedAttention                  com.microsoft  1  its int8 roundings between steps are one GPU library's
+  QOrderedLongformerAttention        com.microsoft  1  its int8 roundings between steps are one GPU library's
+  QuantizeBFP                        com.microsoft  1  its packed format is not part of its documentation
+  RMSNormRotary                      com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  Snpe                               com.microsoft  1  its data is an opaque blob of another runtime
+  SparseAttentionIndexer             com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  SparsePagedAttention               com.microsoft  1  a step of one GPU engine, with nothing to check it by
+  SpeculativePrefixCommit            com.microsoft  1  it works on addresses of one runtime's device buffers
+without a kernel of their own; they run through the function body of their schema
+  none
+""",
+    )
+
+
 def test_the_list_of_com_microsoft_is_that_of_onnxruntime() -> None:
     state = onnxruntime.capi.onnxruntime_pybind11_state
     installed: dict[str, tuple[int, ...]] = {}

@@ -58,6 +58,17 @@ def few_bits(rng: Generator) -> OpCase:
     return ms("MatMulBlockQuantizedFp4Weight", inputs, {"block_size": size}, oracle=ordered.fp4)
 
 
+def gemm8(rng: Generator) -> OpCase:
+    m, k, n = (int(n) for n in rng.integers(1, 6, 3))
+    narrow, right = rng.random() < 0.5, int(rng.integers(2))
+    kind = one_of(rng, "float8_e4m3fn", "float8_e5m2") if narrow else None
+    inputs: list[Any] = [t(m, k, dtype=kind), t(*((n, k) if right else (k, n)), dtype=kind)]
+    attrs = {"transB": right, "activation": one_of(rng, "NONE", "RELU"), "alpha": one_of(rng, 1.0, 0.5)}
+    inputs.append(t(*one_of(rng, (m, n), (n,))) if rng.random() < 0.5 else None)
+    inputs += [f(0.5), f(2.0), f(3.0)] if narrow else []
+    return ms("GemmFloat8", inputs, {**attrs, "beta": 2.0}, oracle=ordered.gemm8)
+
+
 def sparse(rng: Generator) -> OpCase:
     m, k, n = (int(n) for n in rng.integers(1, 6, 3))
     left, right = int(rng.integers(2)), int(rng.integers(2))
@@ -71,5 +82,6 @@ ROWS: dict[str, Row] = {
     "QOrderedMatMul": Row(product),
     "QOrderedGelu and QOrderedLayerNormalization": Row(pointwise, trials=20),
     "MatMulBlockQuantized": Row(few_bits, ("float16",), trials=20),
+    "GemmFloat8": Row(gemm8, trials=20),
     "SparseToDenseMatMul": Row(sparse),
 }

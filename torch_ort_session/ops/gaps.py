@@ -14,6 +14,7 @@ class Reason(Enum):
     BLOB = "its data is an opaque blob of another runtime"
     LAYOUT = "its packed format is not part of its documentation"
     DEVICE_MEMORY = "it works on addresses of one runtime's device buffers"
+    ROUNDINGS = "its int8 roundings between steps are one GPU library's"
     ENGINE = "a step of one GPU engine, with nothing to check it by"
 
 
@@ -21,6 +22,7 @@ _BY_REASON = {
     Reason.BLOB: ("EPContext", "MatMulFpQ4", "Snpe"),
     Reason.LAYOUT: ("DequantizeBFP", "GatherPacked", "MatMulPacked", "MoEPacked", "QuantizeBFP"),
     Reason.DEVICE_MEMORY: ("ConvStateReplay", "GatedDeltaNetStateReplay", "SpeculativePrefixCommit"),
+    Reason.ROUNDINGS: ("QOrderedAttention", "QOrderedLongformerAttention"),
     Reason.ENGINE: (
         "DynamicSparseAttention",
         "Mamba2Verify",

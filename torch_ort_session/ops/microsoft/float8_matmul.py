@@ -9,7 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ir.types import ElementType
+from torch_ort_session.ops._helpers.casting import convert
 from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops._helpers.single_precision import single
 from torch_ort_session.ops.kernel import kernel
 
 # The largest 8-bit float (e4m3fn).
@@ -110,3 +113,55 @@ def sparse_to_dense_matmul(
     """
     product = torch.matmul(a.t() if transA else a, b.transpose(-1, -2) if transB else b)
     return product if alpha == 1.0 else product * alpha
+
+
+@kernel("GemmFloat8", domain="com.microsoft", since=(1,))
+def gemm_float8(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    scale_y: Tensor | None = None,
+    *,
+    activation: str = "NONE",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    dtype: int = int(ElementType.FLOAT),
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    """``activation(alpha * A' @ B' + beta * C)`` of floats of any size, computed in float32.
+
+    Args:
+        a: [M, K], or [K, M] when ``transA``.
+        b: [K, N], or [N, K] when ``transB``.
+        c: Broadcastable to [M, N].
+        scale_a: Factor of an 8-bit A.
+        scale_b: Factor of an 8-bit B.
+        scale_y: Factor of the result, when A or B is of 8 bits.
+        activation: NONE, RELU or GELU.
+        alpha: Factor of the product.
+        beta: Factor of C.
+        dtype: Element type of the result.
+        transA: Whether A comes transposed.
+        transB: Whether B comes transposed.
+
+    Raises:
+        ValueError: An unknown activation.
+
+    Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GemmFloat8
+    """
+    if activation not in ("", "NONE", "RELU", "GELU"):
+        raise ValueError(f"activation must be NONE, RELU or GELU, not {activation!r}.")
+    left, right = single(a), single(b)
+    y = torch.matmul(left.t() if transA else left, right.t() if transB else right) * alpha
+    for scale in (scale_a, scale_b):
+        y = y if scale is None else y * scale.reshape(())
+    if c is not None and beta:
+        y = y + beta * single(c)
+    if activation == "RELU":
+        y = torch.relu(y)
+    elif activation == "GELU":
+        y = F.gelu(y)
+    return convert(y if scale_y is None else y * scale_y.reshape(()), ElementType(dtype))
