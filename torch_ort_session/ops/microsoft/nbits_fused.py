@@ -5,6 +5,8 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,7 +14,13 @@ from torch import Tensor
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.microsoft.matmul_nbits import matmul_nbits
 
-_ACTIVATIONS = {"silu": F.silu, "swish": F.silu, "gelu": F.gelu, "relu": torch.relu, "sigmoid": torch.sigmoid}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "swish": F.silu,
+    "gelu": F.gelu,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+}
 
 
 def _normed(
