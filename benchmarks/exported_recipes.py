@@ -128,6 +128,7 @@ RECIPES: dict[str, Recipe] = {
     "segmenter": Recipe("exported_heads:segmenter"),
     "segmenter-torchscript": Recipe("exported_heads:segmenter", exporter="torchscript", opsets=TORCHSCRIPT),
     "vocoder-torchscript": Recipe("exported_small:vocoder", exporter="torchscript", opsets=TORCHSCRIPT),
+    "cnn": Recipe("exported_small:cnn"),
     "cnn-torchscript": Recipe("exported_small:cnn", exporter="torchscript", opsets=TORCHSCRIPT),
     "spectrum-torchscript": Recipe(
         "exported_small:spectrum", {"by_parts": True}, exporter="torchscript", opsets=(17, 18, 20)
