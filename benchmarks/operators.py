@@ -367,7 +367,16 @@ RECIPES: tuple[Recipe, ...] = (
         MICROSOFT,
         reason="torch's max pool of 8-bit integers takes one number at a time.",
     ),
-    Recipe("CropAndResize", "50 boxes of 32x64x64 to 14x14", crops, MICROSOFT),
+    Recipe(
+        "CropAndResize",
+        "50 boxes of 32x64x64 to 14x14",
+        crops,
+        MICROSOFT,
+        reason=(
+            "the four pixels of each sample are gathered and blended in passes over memory; "
+            "onnxruntime blends as it reads."
+        ),
+    ),
     Recipe(
         "CDist",
         "100 and 200 rows of 64",
