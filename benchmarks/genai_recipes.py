@@ -74,7 +74,7 @@ NETWORKS: Mapping[str, Network] = {
     ),
     "nemotron": _text("Nemotron", partial_rotary_factor=0.5),
     "olmo": _text("Olmo", clip_qkv=4.0),
-    "ernie": _text("Ernie4_5"),
+    "ernie": _text("Ernie4_5", head_dim=32),
     "hunyuan": _text("HunYuanDenseV1", head_dim=32),
     "lfm2": _text("Lfm2", layer_types=["conv", "full_attention"], conv_L_cache=3),
     "lfm2moe": _text(
