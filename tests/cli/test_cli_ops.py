@@ -116,7 +116,6 @@ without a kernel of their own; they run through the function body of their schem
         command("ops", "--missing", "--domain", "com.microsoft").out,
         """\
 without a kernel
-  AttnLSTM                           com.microsoft  1  no kernel
   ConvStateReplay                    com.microsoft  1  it works on addresses of one runtime's device buffers
   DequantizeBFP                      com.microsoft  1  its packed format is not part of its documentation
   DynamicSparseAttention             com.microsoft  1  a step of one GPU engine, with nothing to check it by

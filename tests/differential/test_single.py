@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from differential import (
+    attention_lstm_rows,
     attention_rows,
     choice_rows,
     gates_and_integers,
@@ -44,6 +45,7 @@ ROWS: dict[str, Row] = {
     **choice_rows.ROWS,
     **order_rows.ROWS,
     **nbits_rows.ROWS,
+    **attention_lstm_rows.ROWS,
 }
 
 
