@@ -45,7 +45,12 @@ def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_tutorial_is_tested_here():
     numbered = sorted(path.name for path in TUTORIALS.glob("[0-9]*.py"))
-    assert numbered == ["01_run_a_model.py", "02_capture_and_replay.py", "03_reading_a_plan.py"]
+    assert numbered == [
+        "01_run_a_model.py",
+        "02_capture_and_replay.py",
+        "03_reading_a_plan.py",
+        "04_add_a_native_op.py",
+    ]
 
 
 def test_a_bar_and_a_strip():
@@ -228,3 +233,34 @@ The same for programs: 'kernel declares a seam'
     assert (numbers["captures"], numbers["replays"], numbers["retirements"]) == (1, 2, 1)
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert "the size of the output depends on the data" in page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which(os.environ.get("CXX", "c++")) is None, reason="no C++ compiler")
+def test_04_add_a_native_op_compiles_and_torch_has_nothing_against_it(tmp_path):
+    done = run(TUTORIALS / "04_add_a_native_op.py", "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert_expected_inline(
+        done.stdout,
+        """\
+compiling ...
+registered  tutorial::squared_relu(Tensor x) -> Tensor
+serves      tutorial::SquaredRelu, revision 1
+
+Beside plain torch:
+  torch.float32   (3, 50)   agrees
+  torch.float32   (4, 6)    agrees
+  torch.float32   (2, 0)    agrees
+  torch.float32   ()        agrees
+  torch.bfloat16  (1000,)   agrees
+  torch.float64   (5,)      agrees
+
+What torch.library.opcheck says:
+  test_schema                                SUCCESS
+  test_autograd_registration                 SUCCESS
+  test_faketensor                            SUCCESS
+  test_aot_dispatch_dynamic                  SUCCESS
+
+Its gradient is that of plain torch.
+""",
+    )
