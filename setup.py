@@ -77,13 +77,16 @@ def extensions(helpers: Any, cuda: bool) -> list[Any]:
     if cuda:
         architectures()
     kind = helpers.CUDAExtension if cuda else helpers.CppExtension
-    flags = {"cxx": ["-O2", "-g0", "-fvisibility=hidden"], "nvcc": ["-O2"]}
+    # Without it torch's own parallel loops run on one thread in the extension's code.
+    threads = ["-fopenmp"] if sys.platform == "linux" else []
+    flags = {"cxx": ["-O2", "-g0", "-fvisibility=hidden", *threads], "nvcc": ["-O2"]}
     return [
         kind(
             f"{PACKAGE}._native",
             sources,
             include_dirs=[str(ROOT / "csrc" / "include")],
             extra_compile_args=flags,
+            extra_link_args=threads,
         )
     ]
 

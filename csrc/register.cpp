@@ -2,6 +2,8 @@
 #include <torch/library.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tos/abi.h"
 
@@ -9,10 +11,20 @@ namespace tos {
 
 int64_t abi_version() { return kAbiVersion; }
 
+std::vector<std::string> cpu_instructions();
+
 }  // namespace tos
 
 TORCH_LIBRARY(torch_ort_session, m) {
   m.def("abi_version() -> int", &tos::abi_version);
+  m.def("cpu_instructions() -> str[]", &tos::cpu_instructions);
+  m.def(
+      "matmul_nbits(Tensor a, Tensor codes, Tensor scales, Tensor? zero_points, Tensor? bias, SymInt rows, "
+      "int bits, int block_size, bool coarse, int instructions=-1) -> Tensor");
+  m.def("gemv(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1) -> Tensor");
+  m.def(
+      "gemv.out(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1, *, Tensor(a!) out) -> "
+      "Tensor(a!)");
   m.def("check_index(Tensor index, SymInt size, int node, Tensor(a!)? word) -> Tensor");
   m.def(
       "non_max_suppression(Tensor boxes, Tensor scores, int limit, float overlap, float? score, bool "

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from torch_ort_session._version import __version__
-from torch_ort_session.ops import native_shapes
+from torch_ort_session.ops import native_shapes, native_weights
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -32,6 +32,9 @@ _BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
 
 _JIT_PREFIX = "tos_native_torch_"
 _RELEASE_ARCHITECTURES = (80, 90, 100)
+
+# Without it torch's own parallel loops run on one thread in the extension's code.
+_THREADS = ("-fopenmp",) if sys.platform == "linux" else ()
 
 ABI_VERSION = 2
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
@@ -166,6 +169,36 @@ def _op(name: str, overload: str) -> Callable[..., Any] | None:
     return op
 
 
+def row_norm(
+    x: torch.Tensor, *parts: torch.Tensor | None
+) -> Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]] | None:
+    """The op that adds rows and normalizes the sum, see ``csrc/cuda/skip_rms_norm.cuh``.
+
+    Args:
+        x: Rows of any rank.
+        parts: The others that the op would be given: ``skip``, ``bias``, ``gamma``.
+
+    Returns:
+        What takes ``x``, ``skip``, ``bias``, ``gamma``, epsilon and whether the inverse root is wanted, and
+        gives the result, the sum and the inverse root; None where plain ops have to do instead: without the
+        op for the device, where gradients are wanted, and for what is not contiguous and of one float type.
+    """
+    given = [x, *(part for part in parts if part is not None)]
+    if not x.is_cuda or x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return None
+    if not all(t.dtype is x.dtype and t.device == x.device and t.is_contiguous() for t in given):
+        return None
+    if not all(t.shape in (x.shape, x.shape[-1:]) for t in given):
+        return None
+    if torch.is_grad_enabled() and any(t.requires_grad for t in given):
+        return None
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in given):
+        return None
+    if not status().usable or not load() or not has_kernel("skip_rms_norm", "cuda"):
+        return None
+    return torch.ops.torch_ort_session.skip_rms_norm.default  # type: ignore[no-any-return]
+
+
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
     """Compile the extension for the running torch and load it.
 
@@ -202,7 +235,8 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
             name=_module_name(),
             sources=[str(p) for p in sources],
             extra_include_paths=[str(_source_root() / "include")],
-            extra_cflags=["-O2", "-g0", "-fvisibility=hidden"],
+            extra_cflags=["-O2", "-g0", "-fvisibility=hidden", *_THREADS],
+            extra_ldflags=list(_THREADS),
             extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],
             build_directory=str(folder),
             verbose=verbose,
@@ -254,7 +288,22 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
-    native_shapes.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
+    if hasattr(torch.ops.torch_ort_session, "skip_rms_norm"):
+        torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
+    for module in (native_shapes, native_weights):
+        module.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
+
+
+def _skip_rms_norm(
+    x: torch.Tensor,
+    skip: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    gamma: torch.Tensor,
+    epsilon: float,
+    wants_inverse: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    one = (*x.shape[:-1], 1) if wants_inverse else (0,)
+    return torch.empty_like(x), torch.empty_like(x), x.new_empty(one, dtype=torch.float32)
 
 
 def _find() -> tuple[Path | None, str]:

@@ -9,9 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops._helpers.rows import differentiated
 from torch_ort_session.ops.kernel import KernelContext, kernel
+
+_FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
+
+# The widest block that the compiled op takes.
+_WIDEST_BLOCK = 1 << 16
+
+# The accuracy level that allows to round the first factor to bytes.
+_BYTES = 4
 
 # Elements of W that are taken out of their quantized form at once on a CPU: they stay in its cache, and the
 # whole of W is never there.
@@ -47,7 +57,8 @@ def matmul_nbits(
         bias: [N].
         K: Columns of W.
         N: Rows of W.
-        accuracy_level: How coarse the product may be; it is computed in the type of ``a`` anyway.
+        accuracy_level: With 4 the compiled op rounds few rows of ``a`` to 8 bits in blocks; otherwise it
+            multiplies floats.
         bits: 2, 4 or 8.
         block_size: Columns of a block.
         weight_prepacked: Not supported.
@@ -63,6 +74,10 @@ def matmul_nbits(
     if b.numel() == 0:
         y = a.new_zeros(*a.shape[:-1], N)
         return y if bias is None else y + bias
+    if g_idx is None:
+        product = _by_codes(a, b, scales, zero_points, bias, (N, K, bits, block_size), accuracy_level)
+        if product is not None:
+            return product
     order = None if g_idx is None else check_index(g_idx[:K], -(-K // block_size), ctx)
     codes, scale = b.reshape(N, -1), scales.reshape(N, -1)
     zeros = None if zero_points is None else zero_points.reshape(N, -1)
@@ -74,6 +89,41 @@ def matmul_nbits(
         weight = _dequantized(codes[rows], scale[rows], zero, order, bits, block_size, K)
         parts.append(F.linear(a, weight.to(a.dtype), None if bias is None else bias[rows]))
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def _by_codes(
+    a: Tensor,
+    b: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    bias: Tensor | None,
+    sizes: tuple[int, int, int, int],
+    accuracy_level: int,
+) -> Tensor | None:
+    """The product by the compiled op, which reads the packed weight itself; None where it does not serve."""
+    rows, columns, bits, block_size = sizes
+    blocks = -(-columns // block_size)
+    if block_size < 16 or block_size & (block_size - 1) or block_size > _WIDEST_BLOCK:
+        return None
+    if a.dtype not in _FLOATS or scales.dtype not in _FLOATS:
+        return None
+    if a.dim() == 0 or a.shape[-1] != columns or scales.numel() != rows * blocks:
+        return None
+    if b.dtype is not torch.uint8 or b.numel() != rows * blocks * block_size * bits // 8:
+        return None
+    if bias is not None and (bias.dtype not in _FLOATS or bias.numel() != rows):
+        return None
+    if zero_points is not None:
+        packed = zero_points.dtype is torch.uint8
+        each = -(-blocks * bits // 8) if packed else blocks
+        if not (packed or zero_points.dtype in _FLOATS) or zero_points.numel() != rows * each:
+            return None
+    tensors = [t for t in (a, b, scales, zero_points, bias) if t is not None]
+    op = None if differentiated(*tensors) else native.cpu_op("matmul_nbits", *tensors)
+    if op is None:
+        return None
+    product: Tensor = op(a, b, scales, zero_points, bias, rows, bits, block_size, accuracy_level == _BYTES)
+    return product
 
 
 def _dequantized(

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.intmm import wrapping_matmul
+from torch_ort_session.ops._helpers.rows import row_product
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -25,7 +26,8 @@ def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     Source: https://onnx.ai/onnx/operators/onnx__MatMul.html
     """
     if a.is_floating_point():
-        return torch.matmul(a, b, out=out)
+        product = row_product(a, b, None, out)
+        return torch.matmul(a, b, out=out) if product is None else product
     product = wrapping_matmul(a, b)
     return product if out is None else out.copy_(product)
 
@@ -56,6 +58,10 @@ def gemm(
 
     Source: https://onnx.ai/onnx/operators/onnx__Gemm.html
     """
+    if alpha == beta == 1.0 and a.dim() == b.dim() == 2 and (c is None or c.numel() == c.shape[-1:].numel()):
+        product = row_product(a.t() if transA else a, b.t() if transB else b, c, out)
+        if product is not None:
+            return product
     linear = transB and not transA and alpha == beta == 1.0 and c is not None and c.dim() == 1
     if linear and out is None and a.is_floating_point():
         return F.linear(a, b, c)
