@@ -17,4 +17,23 @@ const char* compiled_architectures();
 void launch_check_index(Integer type, const void* from, int64_t* to, int64_t count, int64_t size,
                         int32_t node, int32_t* word, cudaStream_t stream);
 
+enum class Real : int { kFloat, kHalf, kBFloat16 };
+
+// Addresses of rows of one type; see SkipRmsNorm in skip_rms_norm.cuh.
+struct RowNorm {
+  const void* x;
+  const void* skip;
+  const void* bias;
+  const void* gamma;
+  void* total;
+  void* y;
+  float* inverse;
+  int64_t rows;
+  int64_t width;
+  float epsilon;
+};
+
+// There is at least one row of at least one element.
+void launch_skip_rms_norm(Real type, const RowNorm& norm, cudaStream_t stream);
+
 }  // namespace tos::cuda

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from hostcuda import ROOT
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_ort_session.ops import native
+from torch_ort_session.ops.kernel import kernels_of
+from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
 from torch_ort_session.runtime import validation
 from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.readiness import BackendReport, Extension, NativeUse, Readiness, native_ops
 
 needs_extension = pytest.mark.skipif(
     not native.status().usable, reason=f"native ops: {native.status().reason}"
 )
-ON_CUDA = {"check_index"}
+ON_CUDA = {"check_index", "skip_rms_norm"}
 """The ops with a CUDA kernel, each of which has a body in `csrc/cuda` that runs emulated in tests."""
 
 
 def test_every_kernel_body_is_emulated() -> None:
-    bodies = {p.stem for p in (ROOT / "csrc" / "cuda").glob("*.cuh")} - {"device", "word"}
+    bodies = {p.stem for p in (ROOT / "csrc" / "cuda").glob("*.cuh")} - {"device", "reduce", "word"}
     emulated = {p.stem for p in (ROOT / "tests" / "csrc" / "emulated").glob("*.cpp")}
     assert bodies == ON_CUDA and bodies <= emulated
     assert {p.stem.removesuffix("_cuda") for p in (ROOT / "csrc" / "cuda").glob("*_cuda.cpp")} == ON_CUDA
@@ -31,7 +36,7 @@ def test_a_library_serves_the_devices_that_it_was_built_for() -> None:
     assert native.load()
     with_cuda = bool(native.cuda_architectures())
     assert {op for op in ON_CUDA if native.has_kernel(op, "cuda")} == (ON_CUDA if with_cuda else set())
-    assert native.has_kernel("check_index", "cpu")
+    assert native.has_kernel("check_index", "cpu") and not native.has_kernel("skip_rms_norm", "cpu")
     assert not native.has_kernel("no_such_op", "cpu") and not native.has_kernel("check_index", "meta")
     assert (native.index_check("cuda") is not None) == with_cuda
     if torch.version.cuda is None:
@@ -69,3 +74,65 @@ def test_without_a_device_and_a_list_the_release_is_compiled_for() -> None:
     ]
     helpers._get_cuda_arch_flags = lambda: ["-gencode=arch=compute_90,code=sm_90"]  # type: ignore[attr-defined]
     assert native._architecture_flags(helpers) == []
+
+
+def test_rows_on_cuda_are_normalized_natively_where_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = object()
+    monkeypatch.setattr(native, "status", lambda: native.Status(None, True, ""))
+    monkeypatch.setattr(native, "load", lambda: True)
+    monkeypatch.setattr(
+        native, "has_kernel", lambda name, device: (name, device) == ("skip_rms_norm", "cuda")
+    )
+    namespace = SimpleNamespace(skip_rms_norm=SimpleNamespace(default=op))
+    monkeypatch.setattr(torch.ops, "torch_ort_session", namespace)
+    with FakeTensorMode():
+        x, gamma = torch.empty(2, 8, device="cuda"), torch.empty(8, device="cuda")
+        assert native.row_norm(x, x, None, gamma) is op
+        assert native.row_norm(x, x, gamma.to(torch.float16), gamma) is None
+        assert native.row_norm(x.double(), gamma.double()) is None
+        assert native.row_norm(x, torch.empty(8, 2, device="cuda").t(), gamma) is None
+        assert native.row_norm(x, torch.empty(1, 8, device="cuda"), gamma) is None
+        assert native.row_norm(x.cpu(), gamma.cpu()) is None
+        trained = gamma.requires_grad_()
+        assert native.row_norm(x, trained) is None
+        with torch.no_grad():
+            assert native.row_norm(x, trained) is op
+
+
+def test_the_normalization_of_a_model_takes_what_the_native_op_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def op(x: torch.Tensor, skip: torch.Tensor, *rest: object) -> tuple[torch.Tensor, ...]:
+        asked.append(rest[2:])
+        return x * 3, x + skip, x[:, :1] * 5
+
+    monkeypatch.setattr(native, "row_norm", lambda x, *parts: op)
+    x, skip, gamma = torch.ones(2, 3), torch.ones(2, 3), torch.ones(3)
+    for wanted in ((True, False, True, True), (True,)):
+        node = SimpleNamespace(wants=lambda place, wanted=wanted: place < len(wanted) and wanted[place])
+        y, mean, inverse, total = skip_simplified_layer_normalization(x, skip, gamma, epsilon=0.5, ctx=node)
+        assert torch.equal(y, x * 3) and mean is None and torch.equal(total, x + skip)
+        assert (inverse is not None) == (len(wanted) == 4)
+    assert asked == [(0.5, True), (0.5, False)]
+    # Another shape is for torch to broadcast.
+    monkeypatch.setattr(native, "row_norm", lambda x, *parts: pytest.fail("asked"))
+    node = SimpleNamespace(wants=lambda place: False)
+    skip_simplified_layer_normalization(x, skip[:1], gamma, epsilon=0.5, ctx=node)
+
+
+def test_m22_a_report_of_a_session_on_cuda_tells_what_the_library_has_there() -> None:
+    (served,) = kernels_of(skip_simplified_layer_normalization)
+    assert (native_ops(served), native_ops(served, "cuda:0")) == ((), ("skip_rms_norm",))
+    both = ("check_index", "skip_rms_norm")
+    uses = (NativeUse("ai.onnx::Gather", 2, both[:1]), NativeUse("com.microsoft::Norm", 1, both[1:]))
+    found = Extension("/lib.so", "", 2, both, cuda_ops=both, architectures=("8.0", "9.0"))
+    assert found.compiled_for == "the CPU, CUDA 8.0 9.0 (check_index, skip_rms_norm)"
+
+    def report(extension: Extension) -> BackendReport:
+        return BackendReport(Readiness("cuda:0", "", extension, "CUDA graphs"), "auto", uses, ())
+
+    assert report(found).native == uses and report(found).fallbacks == ()
+    partly = dataclasses.replace(found, cuda_ops=("check_index",))
+    assert (report(partly).native, report(partly).fallbacks) == (uses[:1], uses[1:])
+    none = dataclasses.replace(found, cuda_ops=(), architectures=())
+    assert report(none).native == () and none.compiled_for == "the CPU"

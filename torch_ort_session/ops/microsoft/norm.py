@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.norm_layer import rms_normalization
@@ -77,6 +78,10 @@ def skip_simplified_layer_normalization(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.SkipSimplifiedLayerNormalization
     """
+    native_norm = native.row_norm(x, skip, bias, gamma) if skip.shape == x.shape else None
+    if native_norm is not None:
+        y, total, inverse = native_norm(x, skip, bias, gamma, epsilon, ctx.wants(2))
+        return y, None, inverse if ctx.wants(2) else None, total
     total = x + skip if bias is None else x + skip + bias
     y = torch.rms_norm(total, total.shape[-1:], gamma, epsilon)
     return y, None, _inverse(total, epsilon) if ctx.wants(2) else None, total

@@ -1,0 +1,51 @@
+"""The CUDA kernel of SkipSimplifiedLayerNormalization, emulated, beside what torch gives in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hostcuda import launch, needs_compiler, poisoned
+
+pytestmark = needs_compiler
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 31), (2, 64), (4, 65), (2, 1100), (5, 257)])
+@pytest.mark.parametrize("parts", ["skip and bias", "skip", "bias", ""])
+def test_it_normalizes_the_sum(dtype: torch.dtype, rows: int, width: int, parts: str) -> None:
+    generator = torch.Generator().manual_seed(rows * width)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(dtype)
+
+    x, gamma = drawn(rows, width), drawn(width)
+    skip = drawn(rows, width) if "skip" in parts else None
+    bias = drawn(width) if "bias" in parts else None
+    total, y, inverse = poisoned(rows, width, dtype=dtype), poisoned(rows, width, dtype=dtype), poisoned(rows)
+    name = f"skip_rms_norm_{str(dtype).removeprefix('torch.')}"
+    launch("skip_rms_norm", name, x, skip, bias, gamma, total, y, inverse, rows, width, 1e-5)
+    plain = x if skip is None else x + skip
+    plain = plain if bias is None else plain + bias
+    assert torch.equal(total, plain)
+    exact = plain.to(torch.float64)
+    root = torch.rsqrt(exact.square().mean(1, keepdim=True) + 1e-5)
+    step = torch.finfo(dtype).eps
+    torch.testing.assert_close(inverse, root.squeeze(1).to(torch.float32), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        y.to(torch.float64), exact * root * gamma.to(torch.float64), rtol=max(step, 1e-5), atol=step * 1e-3
+    )
+
+
+def test_without_a_place_for_the_inverse_nothing_is_written() -> None:
+    x, gamma = torch.ones(2, 40), torch.full((40,), 2.0)
+    total, y = poisoned(2, 40), poisoned(2, 40)
+    launch("skip_rms_norm", "skip_rms_norm_float32", x, x, None, gamma, total, y, None, 2, 40, 0.0)
+    assert torch.equal(total, x + x) and torch.allclose(y, torch.full((2, 40), 2.0))
+
+
+def test_nan_stays_in_its_row() -> None:
+    x = torch.ones(3, 70)
+    x[1, 69] = torch.nan
+    total, y = poisoned(3, 70), poisoned(3, 70)
+    launch("skip_rms_norm", "skip_rms_norm_float32", x, None, None, torch.ones(70), total, y, None, 3, 70, 0.0)
+    assert y[1].isnan().all() and y[[0, 2]].isfinite().all()
