@@ -47,5 +47,6 @@ def test_nan_stays_in_its_row() -> None:
     x = torch.ones(3, 70)
     x[1, 69] = torch.nan
     total, y = poisoned(3, 70), poisoned(3, 70)
-    launch("skip_rms_norm", "skip_rms_norm_float32", x, None, None, torch.ones(70), total, y, None, 3, 70, 0.0)
+    gamma = torch.ones(70)
+    launch("skip_rms_norm", "skip_rms_norm_float32", x, None, None, gamma, total, y, None, 3, 70, 0.0)
     assert y[1].isnan().all() and y[[0, 2]].isfinite().all()

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from torch_ort_session._version import __version__
-from torch_ort_session.ops import native_shapes
+from torch_ort_session.ops import native_shapes, native_weights
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -32,6 +32,9 @@ _BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
 
 _JIT_PREFIX = "tos_native_torch_"
 _RELEASE_ARCHITECTURES = (80, 90, 100)
+
+# Without it torch's own parallel loops run on one thread in the extension's code.
+_THREADS = ("-fopenmp",) if sys.platform == "linux" else ()
 
 ABI_VERSION = 2
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
@@ -232,7 +235,8 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
             name=_module_name(),
             sources=[str(p) for p in sources],
             extra_include_paths=[str(_source_root() / "include")],
-            extra_cflags=["-O2", "-g0", "-fvisibility=hidden"],
+            extra_cflags=["-O2", "-g0", "-fvisibility=hidden", *_THREADS],
+            extra_ldflags=list(_THREADS),
             extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],
             build_directory=str(folder),
             verbose=verbose,
@@ -286,7 +290,8 @@ def _describe_ops() -> None:
     torch.library.register_fake("torch_ort_session::check_index", check_index)
     if hasattr(torch.ops.torch_ort_session, "skip_rms_norm"):
         torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
-    native_shapes.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
+    for module in (native_shapes, native_weights):
+        module.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
 
 
 def _skip_rms_norm(
