@@ -196,7 +196,7 @@ def row_norm(
         return None
     if not status().usable or not load() or not has_kernel("skip_rms_norm", "cuda"):
         return None
-    return torch.ops.torch_ort_session.skip_rms_norm.default  # type: ignore[no-any-return]
+    return torch.ops.torch_ort_session.skip_rms_norm.default
 
 
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
