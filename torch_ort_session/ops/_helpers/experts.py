@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.bits import movable
+
 # How much less than the best an expert of a sparse mixture may score, relative to the scores.
 _SPARSE_MARGIN = 0.02
 
@@ -109,15 +111,9 @@ class Projection:
 
     def each(self, x: Tensor, experts: Tensor) -> Tensor:
         """For each token of [P, K] its own expert: [P, N]."""
-        taken = (None if part is None else _rows(part, experts) for part in self.parts)
+        taken = (None if p is None else movable(torch.index_select, p, 0, experts) for p in self.parts)
         y = torch.bmm(self.weights(*taken).to(x.dtype), x.unsqueeze(2)).squeeze(2)
         return y if self.bias is None else y + torch.index_select(self.bias, 0, experts)
-
-
-def _rows(part: Tensor, index: Tensor) -> Tensor:
-    if part.is_floating_point() and part.element_size() == 1:
-        return torch.index_select(part.view(torch.uint8), 0, index).view(part.dtype)
-    return torch.index_select(part, 0, index)
 
 
 def route(
