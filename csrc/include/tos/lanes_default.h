@@ -2,6 +2,10 @@
 // sets its instructions: everything is local to that file, or the linker would mix the sets.
 #pragma once
 
+// Every file of kernels has these in front of its pragma as well.
+#include <cstdint>
+#include <cstring>
+
 namespace {
 
 #if defined(__clang__)
