@@ -124,7 +124,11 @@ def message(**broken: Any) -> str:
 def test_what_users_read_of_trees_that_are_none() -> None:
     told = [
         message(nodes_truenodeids=[0, 0, 0]),
+        message(nodes_truenodeids=[1, 0, 0], nodes_modes=["BRANCH_LT", "BRANCH_LT", "LEAF"]),
         message(nodes_falsenodeids=[7, 0, 0]),
+        message(nodes_featureids=[-1, 0, 0]),
+        message(nodes_featureids=[1 << 32, 0, 0]),
+        message(target_nodeids=[1, 7]),
         message(nodes_modes=["BRANCH_MAYBE", "LEAF", "LEAF"]),
         message(nodes_nodeids=[0, 1, 1]),
         message(target_ids=[0, 1]),
@@ -135,7 +139,11 @@ def test_what_users_read_of_trees_that_are_none() -> None:
         "\n".join(told),
         """\
 the branches of a tree lead back to a node above
+tree 0 has no root: its branches lead back to a node above
 a branch of a tree leads to node -1 of 3
+a tree compares feature -1, which no row has
+a tree compares feature 4294967296, which no row has
+a vote is for node 7 of tree 0, which is not there
 tree node modes ['BRANCH_MAYBE'] are unknown
 a tree node id is not unique
 a leaf votes for column 1 of 1

@@ -25,6 +25,8 @@ MODES = (
     "LEAF",
 )
 _NOT_EQUAL, _MEMBER = 5, 6
+# What compiled code holds of the number of a feature.
+_LAST_FEATURE = (1 << 31) - 1
 _COMPILED = {"SUM": 0, "AVERAGE": 0, "MIN": 1, "MAX": 2}
 # For each mode: whether it holds where the feature lies below, at or above the threshold (for the last
 # two: is no member, is one).
@@ -116,7 +118,8 @@ def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
     """Make a forest, on the device of the thresholds.
 
     Raises:
-        ValueError: The nodes make no trees, or a leaf votes for a column that is not there.
+        ValueError: The nodes make no trees, or a leaf votes for a column or a branch compares a feature that
+            is not there.
     """
     device = nodes.thresholds.device
 
@@ -126,6 +129,10 @@ def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
     bad = [target for target in votes.targets if not 0 <= target < votes.columns]
     if bad:
         raise ValueError(f"a leaf votes for column {bad[0]} of {votes.columns}")
+    branches = zip(nodes.features, nodes.true, nodes.false, strict=False)
+    for place, (feature, *follow) in enumerate(branches):
+        if not 0 <= feature <= _LAST_FEATURE and follow != [place, place]:
+            raise ValueError(f"a tree compares feature {feature}, which no row has")
     depth = _depth(nodes, roots)
     modes = nodes.modes.to(device)
     holds = torch.tensor(_HOLDS, device=device)[modes]

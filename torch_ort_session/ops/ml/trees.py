@@ -255,6 +255,12 @@ def _forest(
     for i, tree in enumerate(lists.trees):
         if i not in below:
             roots.setdefault(tree, i)
+    rootless = set(lists.trees) - roots.keys()
+    if rootless:
+        raise ValueError(f"tree {min(rootless)} has no root: its branches lead back to a node above")
     trees, ids, targets = votes
+    missing = [key for key in zip(trees, ids, strict=True) if key not in place]
+    if missing:
+        raise ValueError("a vote is for node {1} of tree {0}, which is not there".format(*missing[0]))
     owners = [place[key] for key in zip(trees, ids, strict=True)]
     return plant(inner, list(roots.values()), Votes(owners, targets, weights, columns))
