@@ -48,6 +48,31 @@ def test_m11_a_block_outside_of_a_row_is_reported() -> None:
             session.run(None, feeds)
 
 
+@pytest.mark.parametrize(
+    ("place", "fed", "message"),
+    [
+        (2, np.ones((3, 4)), "scales of shape \\[3, 4\\] are not 6 elements, 2 for each row of W"),
+        (3, np.ones((6, 1)), "zero_points of shape \\[6, 1\\] are not 3 elements, 1 for each row of W"),
+        (5, np.ones(1), "bias of shape \\[1\\] are not 3 elements, 1 for each row of W"),
+    ],
+)
+def test_m11_sizes_that_do_not_fit_a_weight_of_a_few_bits_are_refused(
+    place: int, fed: Any, message: str
+) -> None:
+    rows: list[Any] = [
+        const(np.ones((2, 32))),
+        const(np.ones((3, 2, 8)), "uint8"),
+        const(np.ones((3, 2))),
+        const(np.ones((3, 1)), "uint8"),
+        None,
+        const(np.ones(3)),
+    ]
+    rows[place] = const(fed, "uint8" if place == 3 else None)
+    case = OpCase("MatMulNBits", rows, {"K": 32, "N": 3, "block_size": 16}, domain="com.microsoft")
+    with pytest.raises(tos.SessionError, match=message):
+        tos.load(case.model("float32", 1)).run(None, case.feeds("float32", 0))
+
+
 def test_a_path_needs_elements() -> None:
     case = OpCase("DynamicTimeWarping", [const(np.ones((0, 3)))], domain="com.microsoft")
     with pytest.raises(tos.SessionError, match="with elements is needed, not \\[0, 3\\]"):

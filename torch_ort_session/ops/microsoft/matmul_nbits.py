@@ -65,7 +65,7 @@ def matmul_nbits(
         ctx: Where a bad block is reported.
 
     Raises:
-        ValueError: An option that is not supported.
+        ValueError: An option that is not supported, or scales, zero points or a bias of other sizes.
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
     """
@@ -74,6 +74,7 @@ def matmul_nbits(
     if b.numel() == 0:
         y = a.new_zeros(*a.shape[:-1], N)
         return y if bias is None else y + bias
+    _check_sizes(scales, zero_points, bias, (N, K, bits, block_size))
     if g_idx is None:
         product = _by_codes(a, b, scales, zero_points, bias, (N, K, bits, block_size), accuracy_level)
         if product is not None:
@@ -89,6 +90,20 @@ def matmul_nbits(
         weight = _dequantized(codes[rows], scale[rows], zero, order, bits, block_size, K)
         parts.append(F.linear(a, weight.to(a.dtype), None if bias is None else bias[rows]))
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def _check_sizes(
+    scales: Tensor, zero_points: Tensor | None, bias: Tensor | None, sizes: tuple[int, int, int, int]
+) -> None:
+    rows, columns, bits, block_size = sizes
+    blocks = -(-columns // block_size)
+    wanted = [("scales", scales, blocks), ("bias", bias, 1)]
+    packed = zero_points is not None and zero_points.dtype is torch.uint8
+    wanted.append(("zero_points", zero_points, -(-blocks * bits // 8) if packed else blocks))
+    for name, given, each in wanted:
+        if given is not None and given.numel() != rows * each:
+            shape, count = list(given.shape), rows * each
+            raise ValueError(f"{name} of shape {shape} are not {count} elements, {each} for each row of W.")
 
 
 def _by_codes(
