@@ -114,6 +114,7 @@ WRONG: dict[str, Callable[[], dict[str, Any]]] = {
     "dtype": lambda: feed(x=torch.randn(2, 2).double()),
     "array dtype": lambda: feed(x=np.ones((2, 2))),
     "sparse": lambda: feed(x=torch.eye(2).to_sparse()),
+    "nested": lambda: feed(x=torch.nested.nested_tensor([torch.randn(2)] * 2)),
     "rank": lambda: feed(x=torch.randn(2)),
     "meta": lambda: feed(x=torch.empty(2, 2, device="meta")),
     "missing": lambda: {"x": torch.randn(2, 2), "k": torch.tensor(1)},
@@ -122,6 +123,7 @@ WRONG: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_feeds_are_refused_as_ever(watched: Watched, name: str) -> None:
     given = WRONG[name]()

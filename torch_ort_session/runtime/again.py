@@ -197,11 +197,11 @@ def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
         if type(value) is _Tensor:
             if (
                 value.dtype is not dtype
+                or value.is_nested
                 or value.shape != shape
                 or not value.is_cpu
                 or value.requires_grad
                 or value.layout is not _STRIDED
-                or value.is_nested
             ):
                 return False
         elif type(value) is not _Array or value.dtype != kind or kind is None or value.shape != shape:
