@@ -40,7 +40,7 @@ int64_t walk(const Trees<Real>& trees, int64_t place, const Real* row, int64_t w
     const int outcome = value != value ? 3 : static_cast<int>(value >= threshold) + (value > threshold);
     place = node[1 + outcome];
   }
-  return place;
+  TORCH_CHECK_INDEX(false, "a tree is deeper than ", trees.depth, " branches");
 }
 
 struct Votes {

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ constexpr int64_t kGrain = 1 << 15;
 constexpr int64_t kColumns = 64;
 
 void check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  TORCH_CHECK_VALUE(is_real(x) && x.dim() > 0 && x.numel() == x.size(-1),
+  TORCH_CHECK_VALUE(is_real(x) && x.dim() > 0 && c10::multiply_integers(x.sizes().slice(0, x.dim() - 1)) == 1,
                     "gemv: the first factor is not one row of floats");
   TORCH_CHECK_VALUE(weight.dim() == 2 && weight.scalar_type() == x.scalar_type(),
                     "gemv: the weight is not a matrix of the row's type");

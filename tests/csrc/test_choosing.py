@@ -137,6 +137,7 @@ def test_what_does_not_fit_is_refused() -> None:
     votes = op("forest_votes")
     assert "feature 1 of 1" in message(IndexError, lambda: votes(x[:, :1], *given[1:]))
     assert "node 99 of 8" in message(IndexError, lambda: votes(x, forest.roots + 99, *given[2:]))
+    assert "deeper than 0 branches" in message(IndexError, lambda: votes(*given[:4], 0, *given[5:]))
     assert "for thresholds Float" in message(ValueError, lambda: votes(x.to(torch.float64), *given[1:]))
     assert "not a table" in message(ValueError, lambda: votes(*given[:3], forest.table[:, :4], *given[4:]))
     assert "4 entries" in message(ValueError, lambda: op("top_k")(x, 4, 1, True))

@@ -106,6 +106,8 @@ def test_what_does_not_fit_is_refused() -> None:
         return message(ValueError, lambda: OPS.gemv.default(*arguments))
 
     assert "not one row" in told(torch.randn(2, 8), weight)
+    assert "not one row" in told(torch.zeros(0, 0), torch.zeros(0, 2))
+    assert "not one row" in told(torch.zeros(5, 0), torch.zeros(0, 2))
     assert "not one row" in told(x.double(), weight.double())
     assert "not one row" in told(x[0, 0], weight)
     assert "not a matrix of the row's type" in told(x, weight.half())
