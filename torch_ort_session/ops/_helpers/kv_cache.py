@@ -64,7 +64,7 @@ def appended(past: Tensor | None, new: Tensor, before: Tensor, total: int, count
     if past is None or past.shape[2] == 0:
         return new.contiguous()
     capacity, length = past.shape[2], new.shape[2]
-    if past.shape[0] == 1 and total == capacity + length and count is None:
+    if _whole(past, total, length, count):
         return torch.cat((past, new), 2)
     row = torch.arange(max(capacity, total), device=past.device)
     start = before.reshape(-1, 1).to(torch.int64)
@@ -72,6 +72,37 @@ def appended(past: Tensor | None, new: Tensor, before: Tensor, total: int, count
     # Rows of the past come first in what is picked from, then the new ones.
     source = torch.where(fresh, capacity + row - start, row.clamp(max=capacity - 1))
     return _picked(torch.cat((_bytes(past), _bytes(new)), 2), source).view(past.dtype)
+
+
+def counting(
+    past: Tensor | None, length: int, before: Tensor, total: int, count: Tensor | None
+) -> Tensor | None:
+    """Which of the first ``total`` rows of what :func:`appended` gives count [B, total]; None for all.
+
+    Args:
+        past: The cache before.
+        length: Number of new rows.
+        before: Rows of the past that count, by sample [B].
+        total: T.
+        count: New rows that count, by sample [B]; None for all.
+    """
+    if past is None or past.shape[2] == 0 or _whole(past, total, length, count):
+        return None
+    end = before.reshape(-1, 1).to(torch.int64) + (length if count is None else count.reshape(-1, 1))
+    return torch.arange(total, device=past.device) < end
+
+
+def clean(cache: Tensor, counts: Tensor | None) -> Tensor:
+    """A cache [B, G, S, D] of floats with zeros in rows that do not count [B, S].
+
+    What lies there may be anything, and no weight makes nothing of what is no number.
+    """
+    return cache if counts is None else cache.masked_fill(~counts[:, None, :, None], 0.0)
+
+
+def _whole(past: Tensor, total: int, length: int, count: Tensor | None) -> bool:
+    """Whether every row of the past counts, and every new one behind it."""
+    return past.shape[0] == 1 and total == past.shape[2] + length and count is None
 
 
 @dataclass(frozen=True, slots=True)

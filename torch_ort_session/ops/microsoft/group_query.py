@@ -27,6 +27,8 @@ from torch_ort_session.ops._helpers.kv_cache import (
     Stored,
     Window,
     appended,
+    clean,
+    counting,
     dequantized,
     kept,
     quantized,
@@ -171,7 +173,9 @@ def group_query_attention(
         seen_key, present_key = kept(past_key, k, rows.source)
         seen_value, present_value = kept(past_value, v, rows.source)
         mask = _in_window(rows, local_window_size, attention_bias)
+        counts: Tensor | None = rows.position >= 0
     else:
+        counts = counting(past_key, length, before, total_sequence_length, query_seqlens)
         present_key = appended(past_key, k, before, total_sequence_length, query_seqlens)
         present_value = appended(past_value, v, before, total_sequence_length, query_seqlens)
         seen_key = present_key[:, :, :total_sequence_length]
@@ -188,7 +192,8 @@ def group_query_attention(
         if attention_bias is not None:
             mask = combine(attention_bias[..., :total_sequence_length], mask)
     weighing = _Weighing(scale or None, softcap, head_sink, smooth_softmax == 1, qk_output)
-    seen_key, seen_value = dequantized(seen_key, keys, q.dtype), dequantized(seen_value, values, q.dtype)
+    seen_key = clean(dequantized(seen_key, keys, q.dtype), counts)
+    seen_value = clean(dequantized(seen_value, values, q.dtype), counts)
     y, products = _attend(q, seen_key, seen_value, mask, weighing)
     return merge_heads(y), present_key, present_value, products
 
