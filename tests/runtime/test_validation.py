@@ -418,7 +418,7 @@ def test_m11_the_number_of_threads_does_not_matter(threads: int | None) -> None:
 
 
 def test_m11_without_the_extension_plain_ops_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "index_check", lambda: None)
+    monkeypatch.setattr(native, "index_check", lambda *_: None)
     session = session_on(PICK)
     for _ in range(6):
         told(lambda: session.run(None, feed(BAD)))

@@ -5,6 +5,8 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -69,32 +71,83 @@ def matmul_nbits(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBits
     """
-    if weight_prepacked or bits not in (2, 4, 8):
-        raise ValueError("weights packed for one device, and bits other than 2, 4 and 8, are not supported.")
+    if weight_prepacked:
+        raise ValueError("weights packed for one device are not supported.")
+    sizes = Sizes(N, K, bits, block_size)
+    order = None if g_idx is None or not b.numel() else check_index(g_idx[:K], sizes.blocks, ctx)
+    return product(a, b, scales, sizes, zero_points, bias, order, accuracy_level)
+
+
+class Sizes(NamedTuple):
+    """What is known of W beside its numbers.
+
+    Attributes:
+        rows: N.
+        columns: K.
+        bits: Of a number.
+        block_size: Columns of a block.
+    """
+
+    rows: int
+    columns: int
+    bits: int
+    block_size: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row."""
+        return -(-self.columns // self.block_size)
+
+
+def product(
+    a: Tensor,
+    b: Tensor,
+    scales: Tensor,
+    sizes: Sizes,
+    zero_points: Tensor | None = None,
+    bias: Tensor | None = None,
+    order: Tensor | None = None,
+    accuracy_level: int = 0,
+) -> Tensor:
+    """``a @ W.T + bias``; see :func:`matmul_nbits`.
+
+    Args:
+        a: Floats [..., K].
+        b: The packed numbers of W.
+        scales: One for each block.
+        sizes: Those of W.
+        zero_points: One for each block.
+        bias: [N].
+        order: The block of each column, int64 [K], safe; None where they lie in order.
+        accuracy_level: How coarse the product may be.
+
+    Raises:
+        ValueError: Numbers of other bits, or scales, zero points or a bias of other sizes.
+    """
+    rows, columns, bits, block_size = sizes
+    if bits not in (2, 4, 8):
+        raise ValueError("bits other than 2, 4 and 8 are not supported.")
     if b.numel() == 0:
-        y = a.new_zeros(*a.shape[:-1], N)
+        y = a.new_zeros(*a.shape[:-1], rows)
         return y if bias is None else y + bias
-    _check_sizes(scales, zero_points, bias, (N, K, bits, block_size))
-    if g_idx is None:
-        product = _by_codes(a, b, scales, zero_points, bias, (N, K, bits, block_size), accuracy_level)
-        if product is not None:
-            return product
-    order = None if g_idx is None else check_index(g_idx[:K], -(-K // block_size), ctx)
-    codes, scale = b.reshape(N, -1), scales.reshape(N, -1)
-    zeros = None if zero_points is None else zero_points.reshape(N, -1)
-    strip = max(_STRIP // K, 1) if a.is_cpu else N
+    _check_sizes(scales, zero_points, bias, sizes)
+    if order is None:
+        found = _by_codes(a, b, scales, zero_points, bias, sizes, accuracy_level)
+        if found is not None:
+            return found
+    codes, scale = b.reshape(rows, -1), scales.reshape(rows, -1)
+    zeros = None if zero_points is None else zero_points.reshape(rows, -1)
+    strip = max(_STRIP // columns, 1) if a.is_cpu else rows
     parts = []
-    for start in range(0, N, strip):
-        rows = slice(start, start + strip)
-        zero = None if zeros is None else zeros[rows]
-        weight = _dequantized(codes[rows], scale[rows], zero, order, bits, block_size, K)
-        parts.append(F.linear(a, weight.to(a.dtype), None if bias is None else bias[rows]))
+    for start in range(0, rows, strip):
+        some = slice(start, start + strip)
+        zero = None if zeros is None else zeros[some]
+        weight = _dequantized(codes[some], scale[some], zero, order, bits, block_size, columns)
+        parts.append(F.linear(a, weight.to(a.dtype), None if bias is None else bias[some]))
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
-def _check_sizes(
-    scales: Tensor, zero_points: Tensor | None, bias: Tensor | None, sizes: tuple[int, int, int, int]
-) -> None:
+def _check_sizes(scales: Tensor, zero_points: Tensor | None, bias: Tensor | None, sizes: Sizes) -> None:
     rows, columns, bits, block_size = sizes
     blocks = -(-columns // block_size)
     wanted = [("scales", scales, blocks), ("bias", bias, 1)]
@@ -112,7 +165,7 @@ def _by_codes(
     scales: Tensor,
     zero_points: Tensor | None,
     bias: Tensor | None,
-    sizes: tuple[int, int, int, int],
+    sizes: Sizes,
     accuracy_level: int,
 ) -> Tensor | None:
     """The product by the compiled op, which reads the packed weight itself; None where it does not serve."""
