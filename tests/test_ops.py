@@ -90,7 +90,7 @@ GRAD = [(family, case) for family, case in all_cases() if case.grad]
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=f"{f}-{c.op}-{i}") for i, (f, c) in enumerate(GRAD)])
 def test_gradients(case: OpCase) -> None:
-    """Gradients through the session equal finite differences, in float64."""
+    """Gradients through the session equal finite differences, in float64; by one projection where many."""
     opset = case.variants()[0][1]
     session = torch_ort_session.load(case.model("float64", opset))
     feeds = {name: from_numpy(name, value) for name, value in case.feeds("float64", 0).items()}
@@ -102,7 +102,8 @@ def test_gradients(case: OpCase) -> None:
         return tuple(item for item in results if item.requires_grad)
 
     floats = [feeds[name].clone().requires_grad_() for name in names]
-    assert torch.autograd.gradcheck(call, floats, atol=1e-5)
+    many = sum(value.numel() for value in floats) > 200
+    assert torch.autograd.gradcheck(call, floats, atol=1e-5, fast_mode=many)
 
 
 def test_every_kernel_has_a_case() -> None:
