@@ -359,6 +359,25 @@ def test_a_replay_that_fails_retires_the_recording(fake: FakeLab) -> None:
     assert_expected_inline(str(caught.value), """this recording is retired: a replay failed""")
 
 
+def test_m11_a_replay_under_a_word_clears_it_first_and_tells_of_a_fault(
+    fake: FakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, word = fake.tensor(1.0), torch.full((8,), 9, dtype=torch.int32)
+    recording = recorder(fake).record(lambda: fake.add_(x, 1.0))
+    assert recording.replay(word) is False and word.tolist() == [0] * 8
+    replay = recording._lane.replay
+
+    def noting(graph: Any) -> None:
+        assert word.tolist() == [0] * 8
+        replay(graph)
+        word[0] = 1
+
+    monkeypatch.setattr(recording._lane, "replay", noting)
+    assert recording.replay(word) is True
+    assert recording.replay(word) is True, "the word is cleared before each"
+    assert fake.read(x) == 5.0
+
+
 def test_a_closed_recording_waits_for_its_replay_and_is_not_replayed_again(lab: Any) -> None:
     x = lab.tensor(1.0)
     recording = recorder(lab).record(lambda: lab.add_(x, 1.0))
