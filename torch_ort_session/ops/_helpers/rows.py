@@ -25,10 +25,13 @@ def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | 
         bias: [N].
         out: Where to write the result.
     """
+    dtype = a.dtype
+    # First what turns most products away: every MatMul of an eager run asks.
+    if dtype not in _DTYPES or b.dtype != dtype:
+        return None
     if b.dim() != 2 or a.dim() == 0 or a.numel() != a.shape[-1] or b.numel() < _LEAST:
         return None
-    dtype = a.dtype
-    if dtype not in _DTYPES or b.dtype != dtype or a.shape[-1] != b.shape[0]:
+    if a.shape[-1] != b.shape[0]:
         return None
     if bias is not None and (bias.dtype != dtype or bias.numel() != b.shape[1]):
         return None
