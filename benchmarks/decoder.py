@@ -227,10 +227,10 @@ def next_feed(
 class TorchDecoder:
     """The same network written for torch, as model code does, on the weights of the ONNX one."""
 
-    def __init__(self, size: Size, model: onnx.ModelProto) -> None:
+    def __init__(self, size: Size, model: onnx.ModelProto, device: torch.device | str = "cpu") -> None:
         self.size = size
         self.weights = {
-            tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy())
+            tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()).to(device)
             for tensor in model.graph.initializer
         }
 
@@ -246,7 +246,8 @@ class TorchDecoder:
         batch, length = ids.shape
         total = feed["past.0.key"].shape[2] + length
         low = torch.finfo(x.dtype).min
-        mask = torch.full((length, total), low).triu(total - length + 1)[None, None].expand(batch, 1, -1, -1)
+        mask = torch.full((length, total), low, device=x.device).triu(total - length + 1)
+        mask = mask[None, None].expand(batch, 1, -1, -1)
         mask = mask.masked_fill(feed["attention_mask"][:, None, None, :] == 0, low)
         tables = w["cos"][positions][:, None], w["sin"][positions][:, None]
         caches: list[torch.Tensor] = []
