@@ -66,8 +66,6 @@ def test_the_bindings_of_cuda_are_found_behind_the_file_of_that_name(tmp_path: P
     (tmp_path / "cuda" / "bindings.py").write_text("found = True\n")
     benchmarks = Path(ondevice.__file__).parent
     code = f"import sys; sys.path[:0] = [{str(benchmarks)!r}]; sys.path.append({str(tmp_path)!r})\n"
-    code += (
-        "import cuda.bindings; assert cuda.bindings.found, cuda\n"
+    code += "import cuda.bindings; assert cuda.bindings.found, cuda\n"
     code += "assert cuda.__file__.endswith('benchmarks/cuda.py')"
-    )
     subprocess.run([sys.executable, "-c", code], check=True)
