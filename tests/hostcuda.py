@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -23,6 +24,9 @@ _SOURCES = ROOT / "tests" / "csrc" / "emulated"
 _FENCE = 512
 """Bytes before and behind each tensor."""
 _POISON = 0xFF
+
+LAUNCHED: Counter[tuple[str, str]] = Counter()
+"""How often each entry of each file was launched, for the line at the end of a run."""
 
 ORDERS = {"forward": 0, "backward": 1, "interleaved": 2}
 
@@ -105,6 +109,7 @@ def launch(
     for order in orders:
         fenced = [_fenced(a, skew) if isinstance(a, torch.Tensor) else None for a in args]
         numbers = [_argument(a, place) for a, place in zip(args, fenced, strict=True)]
+        LAUNCHED[source, entry] += 1
         failure = function(ctypes.c_int64(ORDERS[order]), *numbers)
         if failure is not None:
             raise LaunchError(f"{failure.decode()} ({order})")
