@@ -136,20 +136,33 @@ class DeviceValidationError(SessionError, RuntimeError):
         node: Name of the node.
         kind: What was wrong with the data.
         value: The first bad value.
+        allowed: The least and the greatest value that would have been valid; None where there are no bounds.
+        count: How many values were bad.
     """
 
-    def __init__(self, message: str, *, node: str = "", kind: str = "", value: int = 0) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str = "",
+        kind: str = "",
+        value: int = 0,
+        allowed: tuple[int, int] | None = None,
+        count: int = 0,
+    ) -> None:
         super().__init__(message)
         self.node = node
         self.kind = kind
         self.value = value
+        self.allowed = allowed
+        self.count = count
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__))
 
 
 class DeviceIndexError(DeviceValidationError, IndexError):
-    """An index of a gather or scatter lies outside of its axis."""
+    """An index, a position, a class or an expert is outside of what there is."""
 
 
 def _rebuild(kind: type[SessionError], args: tuple[object, ...], state: dict[str, object]) -> SessionError:

@@ -51,7 +51,7 @@ at::Tensor check_index(const at::Tensor& index, int64_t size, int64_t node,
     const int64_t bad = make_safe(from, safe.mutable_data_ptr<int64_t>(), count, size);
     if (bad != 0 && word.has_value()) {
       word::note(word->mutable_data_ptr<int32_t>(), word::kIndexOutOfRange, static_cast<int32_t>(node),
-                 first_bad(from, count, size), size, bad);
+                 first_bad(from, count, size), -size, size - 1, bad);
     }
   });
   return safe;

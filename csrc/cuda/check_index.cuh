@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kCheckThreads)
   __syncthreads();
   if (threadIdx.x == 0) {
     const int64_t value = static_cast<int64_t>(from[block_first]);
-    note_from_thread(word, word::kIndexOutOfRange, node, value, size, block_bad);
+    note_from_thread(word, word::kIndexOutOfRange, node, value, -size, size - 1, block_bad);
   }
 }
 

@@ -11,14 +11,15 @@ __device__ inline void store(int32_t* word, word::Place place, int64_t value) {
   word[place + 1] = static_cast<int32_t>(static_cast<uint64_t>(value) >> 32);
 }
 
-// The thread whose flag is the first writes the rest too, so that node, value and limit belong together.
-// Nobody reads them before the kernel ends.
+// Notes a fault: see `word::note`. The thread whose flag is the first writes the rest too, so that node,
+// value and bounds belong together. Nobody reads them before the kernel ends.
 __device__ inline void note_from_thread(int32_t* word, word::Flag flag, int32_t node, int64_t value,
-                                        int64_t limit, int64_t count) {
+                                        int64_t low, int64_t high, int64_t count) {
   if (atomicCAS(word + word::kFlags, 0, static_cast<int32_t>(flag)) == 0) {
     word[word::kNode] = node;
     store(word, word::kValue, value);
-    store(word, word::kLimit, limit);
+    store(word, word::kLow, low);
+    store(word, word::kHigh, high);
   }
   // As many as there are, not one more: the sum stays at the greatest int32.
   int32_t seen = atomicAdd(word + word::kCount, 0);

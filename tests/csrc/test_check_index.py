@@ -7,6 +7,7 @@ import torch
 from textmodel import message
 
 from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.runtime import word as layout
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
@@ -60,7 +61,7 @@ def test_m11_the_first_of_many_bad_indices_is_told() -> None:
     found, index = word(), torch.zeros(100_000, dtype=torch.int64)
     index[[40_000, 99_999]] = torch.tensor([-77, 66])
     safe = check(index, 50, found)
-    assert found.tolist() == [layout.INDEX, 3, -77, -1, 2, 50, 0, 0]
+    assert found.tolist() == [Flag.INDEX, 3, -77, -1, 2, 49, 0, 0, -50, -1]
     assert (safe[40_000].item(), safe[99_999].item()) == (0, 49)
 
 
@@ -76,7 +77,7 @@ def test_m11_what_is_no_index_or_no_word_is_refused() -> None:
     assert "not an integer" in message(ValueError, lambda: check(index.to(torch.float32), 3, None))
     assert "not an integer" in message(ValueError, lambda: check(index.to(torch.bool), 3, None))
     for wrong in (word()[:-1], word().to(torch.int64), word().repeat(2)[::2]):
-        assert "int32 tensor of 8" in message(ValueError, lambda wrong=wrong: check(index, 3, wrong))
+        assert "int32 tensor of 10" in message(ValueError, lambda wrong=wrong: check(index, 3, wrong))
     assert "empty" in message(IndexError, lambda: check(index, 0, word()))
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hostcuda import launch, needs_compiler, poisoned
 
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.runtime import word as layout
 
 pytestmark = needs_compiler
@@ -30,7 +31,7 @@ def check(index: torch.Tensor, size: int, found: torch.Tensor | None, *, free: b
         bad = set(index[safe != torch.where(index < 0, index + size, index)].tolist())
         for left in launches:
             told = layout.fault_of(left[2].tolist(), [("", "")] * 3)
-            assert told is not None and told.value in bad and told.limit == size
+            assert told is not None and told.value in bad and (told.low, told.high) == (-size, size - 1)
             assert torch.equal(left[2][layout.COUNT], found[layout.COUNT])
     return safe
 
@@ -55,7 +56,7 @@ def test_m11_of_several_blocks_one_tells_and_all_count() -> None:
     safe = check(index, 50, found, free=True)
     assert torch.equal(safe, layout.check_index(index, 50, 3, None))
     assert found[layout.COUNT] == 3
-    assert found[layout.NODE] == 3 and found[layout.FLAGS] == layout.INDEX
+    assert found[layout.NODE] == 3 and found[layout.FLAGS] == Flag.INDEX
 
 
 def test_m11_node_value_and_limit_come_from_one_thread() -> None:

@@ -18,6 +18,7 @@ from runtime.test_validation import unreadable, word_of
 from textmodel import message, model
 
 import torch_ort_session as tos
+from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.delivery import write
 from torch_ort_session.runtime.validation import ValidationWord
 
@@ -357,12 +358,13 @@ def test_m12_writing_asks_the_word_on_the_device() -> None:
     places = [torch.zeros(3), torch.zeros(2, dtype=torch.int64)]
     values = [torch.ones(3), torch.ones(2, dtype=torch.int64)]
     assert write(list(zip(places, values, strict=True)), (), word.word) == 28
-    assert places[0].tolist() == [1, 1, 1] and word.word.tolist() == [0] * 7 + [1]
+    noted = [int(place == layout.DONE) for place in range(layout.SIZE)]
+    assert places[0].tolist() == [1, 1, 1] and word.word.tolist() == noted
     word.word[0] = 1
     write([(place, value * 5) for place, value in zip(places, values, strict=True)], (), word.word)
     assert places[0].tolist() == [1, 1, 1] and places[1].tolist() == [1, 1]
     write([], (), word.word)
-    assert word.word.tolist() == [1] + [0] * 6 + [1]
+    assert word.word.tolist() == [1, *noted[1:]]
 
 
 def test_m12_a_declined_capture_among_runs_together_changes_nothing() -> None:

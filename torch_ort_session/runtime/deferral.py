@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from torch_ort_session.runtime.faults import Fault
 from torch_ort_session.runtime.tickets import Ticket
-from torch_ort_session.runtime.word import Fault
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.validation import ValidationWord

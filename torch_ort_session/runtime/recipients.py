@@ -11,9 +11,9 @@ from torch_ort_session.runtime.attached import Attached
 from torch_ort_session.runtime.deferral import Deferral, Together
 from torch_ort_session.runtime.delivery import Owned
 from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.faults import Fault
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.tickets import Submission, distrust, submission
-from torch_ort_session.runtime.word import Fault
 
 _FIRSTS = (
     *(counters.OBSERVED, counters.CAPTURES, counters.PRIMED, counters.REBUILT),

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch_ort_session.errors import DeviceValidationError
+from torch_ort_session.runtime.faults import Fault
 from torch_ort_session.runtime.modes import watched
-from torch_ort_session.runtime.word import Fault
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.execute import Program

@@ -12,9 +12,10 @@ from torch_ort_session.ops import native
 from torch_ort_session.options import Validate
 from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.deferral import ASK
+from torch_ort_session.runtime.faults import Fault
 from torch_ort_session.runtime.modes import transformed
 from torch_ort_session.runtime.tickets import Ticket
-from torch_ort_session.runtime.word import Check, Fault, fault_of, reader
+from torch_ort_session.runtime.word import Check, fault_of, reader
 
 if TYPE_CHECKING:
     from torch_ort_session.runtime.deferral import Deferral, Together

@@ -6,63 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
-from torch_ort_session.errors import DeviceIndexError, DeviceValidationError
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.index import EMPTY_AXIS
+from torch_ort_session.runtime.faults import Fault
 
-FLAGS, NODE, VALUE, COUNT, LIMIT, DONE = 0, 1, 2, 4, 5, 7
-"""Places of the int32 elements: the flag of the first fault; the number of its node; the first bad value and
-the bound that it breaks, each in two halves, the low one first; how many values were bad; and how many runs
-under the ticket had written their results before."""
-SIZE = 8
-
-INDEX = 1
-"""The flag of an index out of range; each kind of fault has a bit of its own."""
+FLAGS, NODE, VALUE, COUNT, HIGH, DONE, LOW = 0, 1, 2, 4, 5, 7, 8
+"""Places of the int32 elements: the flag of the first fault; the number of its node; the first bad value, and
+the greatest and the least that would have been valid, each in two halves, the low one first; how many values
+were bad; and how many runs under the ticket had written their results before."""
+SIZE = 10
 
 Check = Callable[[torch.Tensor, int, int, "torch.Tensor | None"], torch.Tensor]
 """Makes an index safe: the index, the length of its axis, the number of the node, and the word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What a word says.
-
-    Attributes:
-        flag: What was wrong first.
-        node: Name of the node that found it.
-        op: Its operator.
-        value: The first bad value.
-        limit: The bound that it breaks: the length of the indexed axis.
-        count: How many values were bad.
-        done: How many runs under the ticket had written their results before.
-    """
-
-    flag: int
-    node: str
-    op: str
-    value: int
-    limit: int
-    count: int
-    done: int
-
-    def error(self) -> DeviceValidationError:
-        """A new exception that tells of it."""
-        place = f"node {self.node!r} ({self.op})"
-        if self.flag == INDEX:
-            more = f" ({self.count} indices are)" if self.count > 1 else ""
-            return DeviceIndexError(
-                f"{place}: index {self.value} is outside of [-{self.limit}, {self.limit}), the valid range "
-                f"of the indexed axis{more}; check the indices that were fed",
-                node=self.node,
-                kind="index out of range",
-                value=self.value,
-            )
-        return DeviceValidationError(
-            f"{place}: {self.value} is no valid value", node=self.node, kind="bad data", value=self.value
-        )
 
 
 def fault_of(word: Sequence[int], nodes: Sequence[tuple[str, str]]) -> Fault | None:
@@ -75,8 +33,8 @@ def fault_of(word: Sequence[int], nodes: Sequence[tuple[str, str]]) -> Fault | N
     if not word[FLAGS]:
         return None
     node, op = nodes[word[NODE] - 1]
-    value, limit = _joined(word, VALUE), _joined(word, LIMIT)
-    return Fault(word[FLAGS], node, op, value, limit, word[COUNT], word[DONE])
+    value, low, high = (_joined(word, place) for place in (VALUE, LOW, HIGH))
+    return Fault(word[FLAGS], node, op, value, low, high, word[COUNT], word[DONE])
 
 
 def reader(word: torch.Tensor) -> Callable[[], list[int]]:
@@ -117,7 +75,7 @@ def check_index(index: torch.Tensor, size: int, number: int, word: torch.Tensor 
     place = torch.sub(index, index >> 63, alpha=size)
     safe = place.clamp(0, size - 1)
     if word is not None:
-        _note(index.reshape(-1), (safe != place).reshape(-1), size, number, word)
+        _note(Flag.INDEX, index, safe != place, (-size, size - 1), number, word)
     return safe
 
 
@@ -136,17 +94,26 @@ def write_latched(places: Sequence[torch.Tensor], values: Sequence[torch.Tensor]
     word[DONE].add_(good)
 
 
-def _note(index: torch.Tensor, bad: torch.Tensor, size: int, number: int, word: torch.Tensor) -> None:
-    first = index.gather(0, bad.to(torch.uint8).argmax().reshape(1)).view(torch.int32)
+def _note(
+    flag: Flag,
+    values: torch.Tensor,
+    bad: torch.Tensor,
+    bounds: tuple[int, int],
+    number: int,
+    word: torch.Tensor,
+) -> None:
+    bad = bad.reshape(-1)
+    first = values.reshape(-1).gather(0, bad.to(torch.uint8).argmax().reshape(1)).view(torch.int32)
     fresh = bad.any() & (word[FLAGS] == 0)
     count = (word[COUNT].to(torch.int64) + bad.sum()).clamp(max=2**31 - 1)
-    low, high = _halves(size)
     word[VALUE : VALUE + 2].copy_(torch.where(fresh, first, word[VALUE : VALUE + 2]))
     word[NODE].masked_fill_(fresh, number)
-    word[LIMIT].masked_fill_(fresh, low)
-    word[LIMIT + 1].masked_fill_(fresh, high)
+    for place, bound in zip((LOW, HIGH), bounds, strict=True):
+        low, high = _halves(bound)
+        word[place].masked_fill_(fresh, low)
+        word[place + 1].masked_fill_(fresh, high)
     word[COUNT].copy_(count)
-    word[FLAGS].masked_fill_(fresh, INDEX)
+    word[FLAGS].masked_fill_(fresh, int(flag))
 
 
 def _halves(number: int) -> tuple[int, int]:

@@ -1,0 +1,27 @@
+"""What kernels may find wrong with their data: a flag for each kind of fault.
+
+`csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/faults.py` a sentence for each.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Flag(IntEnum):
+    """The bits of a validation word's first element."""
+
+    INDEX = 1
+    """An index outside of its axis."""
+    DIVISION = 2
+    """An integer divided by zero."""
+    LENGTH = 4
+    """A length that is negative, or longer than what it measures."""
+    CLASS = 8
+    """A target of a loss that names no class."""
+    EXPERT = 16
+    """A route to an expert that there is not."""
+    POSITION = 32
+    """A place in a cache that there is not."""
+    DISTRIBUTION = 64
+    """A row of probabilities that leaves nothing to draw."""
