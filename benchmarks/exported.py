@@ -7,6 +7,7 @@ for the models that need them (`--list` says which); without it this one exports
 exported_recipes.py is exported at each opset, loaded, and run on feeds of several sizes: node by node, and
 as a session chooses, so that it is captured, replayed with other values, and run on other sizes in between.
 Results have to be those of onnxruntime, or those of the module where onnxruntime does not know the opset.
+Where the exporter cannot produce an opset the row says so, and matches if the recipe foresees that error.
 Rows show both errors, the most segments and seams of a plan, and the CPU time of a replay over
 onnxruntime's.
 `--check` exits with 1 and names the rows that do not match.
@@ -90,8 +91,13 @@ def measure(name: str, opset: int, place: Path, seconds: float) -> Row:
     recipe = RECIPES[name]
     path = place / "model.onnx"
     failed = place / "failed.json"
+    refused = recipe.refused.get(opset)
     if failed.exists():
-        return Row(name, opset, note=f"not exported: {_short(json.loads(failed.read_text())['error'])}")
+        error = json.loads(failed.read_text())["error"]
+        note = f"not exported: {_short(error)}"
+        return Row(name, opset, note=note) if refused and refused in error else Row(name, opset, reason=note)
+    if refused:
+        return Row(name, opset, reason=f"exported, though the recipe says that it cannot be: {refused}")
     feeds = read(place)
     theirs, note = _onnxruntime(path)
     try:

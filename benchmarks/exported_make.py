@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from exported_recipes import RECIPES, Made, Recipe
 
@@ -87,6 +88,18 @@ def by_torchscript(made: Made, opset: int, path: Path, *, scripted: bool) -> Non
     )
 
 
+def check_opset(path: Path, opset: int) -> None:
+    """Make sure that a model is of an opset: where an exporter cannot convert it only warns.
+
+    Raises:
+        ValueError: It is of another one.
+    """
+    imported = onnx.load(path, load_external_data=False).opset_import
+    found = next(entry.version for entry in imported if entry.domain in ("", "ai.onnx"))
+    if found != opset:
+        raise ValueError(f"the exporter wrote opset {found}")
+
+
 class Reader:
     """Feeds for calibration."""
 
@@ -99,7 +112,6 @@ class Reader:
 
 def convert(path: Path, what: str, feeds: Sequence[Mapping[str, Any]]) -> None:
     """Replace a model by what onnxruntime's tools make of it: quantized, or of half precision."""
-    import onnx
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -142,6 +154,7 @@ def make(recipe: Recipe, name: str, folder: Path, opsets: Sequence[int]) -> None
                 by_dynamo(made, program, opset, path)
             else:
                 by_torchscript(made, opset, path, scripted=recipe.exporter == "scripted")
+            check_opset(path, opset)
             if recipe.after:
                 convert(path, recipe.after, [feed for feed, _ in found])
         except Exception as error:

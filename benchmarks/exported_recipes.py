@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-OPSETS = (18, 20, 21, 22, 23, 24)
+OPSETS = tuple(range(18, 25))
 TORCHSCRIPT = (13, 17, 18, 20)
 
 
@@ -45,6 +45,7 @@ class Recipe:
         needs: Packages beside torch, onnx and onnxscript.
         exporter: "dynamo", "torchscript", or "scripted" for a module that goes through torch.jit.script.
         opsets: The ones it is exported at by default.
+        refused: Those of them that the exporter cannot produce, with words of its error that say why.
         after: What onnxruntime's tools make of the exported model.
         tolerance: The largest error, relative to the largest magnitude of an output.
     """
@@ -54,6 +55,7 @@ class Recipe:
     needs: Sequence[str] = ()
     exporter: str = "dynamo"
     opsets: Sequence[int] = OPSETS
+    refused: Mapping[int, str] = field(default_factory=dict)
     after: str = ""
     tolerance: float = 1e-4
 
@@ -90,6 +92,7 @@ def _vision(name: str, **more: Any) -> Recipe:
     return Recipe("exported_vision:classifier", {"name": name, **more}, needs=("timm",))
 
 
+_LATER = "Exporting the operator 'aten::{}' to ONNX opset version {} is not supported"
 _TEXT = {"needs": ("transformers",)}
 RECIPES: dict[str, Recipe] = {
     "llama": Recipe("exported_text:decoder", {"family": "Llama"}, **_TEXT),
@@ -122,7 +125,12 @@ RECIPES: dict[str, Recipe] = {
     "tagger-torchscript": Recipe("exported_small:tagger", exporter="torchscript", opsets=TORCHSCRIPT),
     "greedy-scripted": Recipe("exported_small:greedy", exporter="scripted", opsets=TORCHSCRIPT),
     "cached": Recipe("exported_heads:cached"),
-    "cached-torchscript": Recipe("exported_heads:cached", exporter="torchscript", opsets=TORCHSCRIPT[1:]),
+    "cached-torchscript": Recipe(
+        "exported_heads:cached",
+        exporter="torchscript",
+        opsets=TORCHSCRIPT,
+        refused={13: _LATER.format("scaled_dot_product_attention", 13)},
+    ),
     "detector": Recipe("exported_heads:detector"),
     "detector-torchscript": Recipe("exported_heads:detector", exporter="torchscript", opsets=TORCHSCRIPT),
     "segmenter": Recipe("exported_heads:segmenter"),
@@ -131,11 +139,18 @@ RECIPES: dict[str, Recipe] = {
     "cnn": Recipe("exported_small:cnn"),
     "cnn-torchscript": Recipe("exported_small:cnn", exporter="torchscript", opsets=TORCHSCRIPT),
     "spectrum-torchscript": Recipe(
-        "exported_small:spectrum", {"by_parts": True}, exporter="torchscript", opsets=(17, 18, 20)
+        "exported_small:spectrum",
+        {"by_parts": True},
+        exporter="torchscript",
+        opsets=TORCHSCRIPT,
+        refused={13: _LATER.format("stft", 13)},
     ),
     "graph-network": Recipe("exported_small:graph_network"),
     "graph-network-torchscript": Recipe(
-        "exported_small:graph_network", exporter="torchscript", opsets=(16, 18, 20)
+        "exported_small:graph_network",
+        exporter="torchscript",
+        opsets=TORCHSCRIPT,
+        refused={13: _LATER.format("scatter_reduce", 13)},
     ),
     "vocoder": Recipe("exported_small:vocoder"),
     "spectrum": Recipe("exported_small:spectrum"),

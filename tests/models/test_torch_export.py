@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import exported
 import exported_make
 import pytest
-from exported_recipes import RECIPES
+from exported_recipes import RECIPES, Made
 
 Exported = Callable[[str, int], exported.Row]
 
@@ -33,6 +35,7 @@ TORCHSCRIPT = [
     for name, recipe in RECIPES.items()
     if recipe.exporter == "torchscript" and not recipe.needs
     for opset in recipe.opsets
+    if opset not in recipe.refused
 ]
 
 
@@ -64,5 +67,41 @@ def test_a_scripted_loop(run: Exported, opset: int) -> None:
 
 def test_a_model_that_cannot_be_exported_says_why(run: Exported) -> None:
     row = run("cached-torchscript", 13)
+    assert row.reason == ""
     assert row.note.startswith("not exported: UnsupportedOperatorError: Exporting the operator")
     assert row.onnxruntime is row.module is None
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        ({}, "not exported: UnsupportedOperatorError: "),
+        ({13: "some other error"}, "not exported: UnsupportedOperatorError: "),
+        ({13: "attention", 17: "attention"}, "exported, though the recipe says that it cannot be: attention"),
+    ],
+)
+def test_what_the_recipe_does_not_foresee_is_a_miss(
+    run: Exported, monkeypatch: pytest.MonkeyPatch, refused: dict[int, str], reason: str
+) -> None:
+    """An exporter that fails for a new reason, or no longer fails, has to be looked at."""
+    name = "cached-torchscript"
+    monkeypatch.setitem(RECIPES, name, dataclasses.replace(RECIPES[name], refused=refused))
+    row = run(name, max(refused, default=13))
+    assert row.reason.startswith(reason)
+    assert row.note == ""
+
+
+def test_a_model_of_another_opset_is_no_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporters fall back to an opset of their own where they cannot convert, and only warn."""
+    real = exported_make.by_torchscript
+
+    def older(made: Made, opset: int, path: Path, scripted: bool) -> None:
+        real(made, opset - 1, path, scripted=scripted)
+
+    monkeypatch.setattr(exported_make, "by_torchscript", older)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported_make.make(RECIPES["cnn-torchscript"], "cnn", tmp_path, [18])
+    told = json.loads((tmp_path / "cnn-opset18" / "failed.json").read_text())
+    assert told["error"] == "ValueError: the exporter wrote opset 17"
+    assert not (tmp_path / "cnn-opset18" / "model.onnx").exists()
