@@ -321,7 +321,7 @@ def with_release(items: Sequence[Step], outputs: Collection[int], template: Sequ
     """
     last: dict[int, int] = {}
     for position, step in enumerate(items):
-        for value in _reads(step):
+        for value in reads(step):
             last[value] = position
         for value in step.outputs:
             last.setdefault(value, position)
@@ -335,7 +335,8 @@ def with_release(items: Sequence[Step], outputs: Collection[int], template: Sequ
     ]
 
 
-def _reads(step: Step) -> Iterable[int]:
+def reads(step: Step) -> Iterable[int]:
+    """Ids of what a step reads, what its bodies read from around them among them."""
     yield from step.inputs
     for body in step.bodies.values():
         yield from (outside for outside, _ in body.captured)

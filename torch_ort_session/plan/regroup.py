@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.build import reads, with_release
 from torch_ort_session.plan.report import Reason
 from torch_ort_session.plan.steps import NOTHING, Step
 
@@ -48,7 +48,7 @@ def regroup(
     followers: list[list[int]] = [[] for _ in items]
     before: int | None = None
     for place, step in enumerate(items):
-        needs = {made[value] for value in _reads(step) if value in made}
+        needs = {made[value] for value in reads(step) if value in made}
         if step.kernel.varies or step.bodies:
             if before is not None:
                 needs.add(before)
@@ -71,34 +71,13 @@ def regroup(
             waits[follower] -= 1
             if not waits[follower]:
                 heapq.heappush(ready[apart[follower]], follower)
-    return _with_release(order, outputs, template)
+    return tuple(with_release(order, outputs, template))
 
 
 def _is_apart(step: Step, growing: Collection[int]) -> bool:
     if step.bodies or step.kernel.seam_reason(step.node) is not None:
         return True
     return any(value in growing for value in (*step.inputs, *step.outputs))
-
-
-def _with_release(
-    order: Sequence[Step], outputs: Collection[int], template: Sequence[Value]
-) -> tuple[Step, ...]:
-    last: dict[int, int] = {}
-    for place, step in enumerate(order):
-        for value in _reads(step):
-            last[value] = place
-        for value in step.outputs:
-            last.setdefault(value, place)
-    release: dict[int, list[int]] = {}
-    for value, place in last.items():
-        if value != NOTHING and value not in outputs and template[value] is None:
-            release.setdefault(place, []).append(value)
-    return tuple(replace(step, release=tuple(release.get(place, ()))) for place, step in enumerate(order))
-
-
-def _reads(step: Step) -> Iterable[int]:
-    yield from step.inputs
-    yield from _outside(step)
 
 
 def _outside(step: Step) -> Iterator[int]:
