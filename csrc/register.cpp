@@ -33,5 +33,12 @@ TORCH_LIBRARY(torch_ort_session, m) {
   m.def(
       "forest_votes(Tensor x, Tensor roots, Tensor thresholds, Tensor nodes, int depth, Tensor vote_targets, "
       "Tensor vote_weights, int columns, int how) -> (Tensor, Tensor)");
+  m.def(
+      "skip_rms_norm(Tensor x, Tensor? skip, Tensor? bias, Tensor gamma, float epsilon, bool wants_total, "
+      "bool wants_inverse, int instructions=-1) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "skip_rms_norm.out(Tensor x, Tensor? skip, Tensor? bias, Tensor gamma, float epsilon, bool "
+      "wants_total, bool wants_inverse, int instructions=-1, *, Tensor(a!) y, Tensor(b!) total, Tensor(c!) "
+      "inverse) -> (Tensor(a!), Tensor(b!), Tensor(c!))");
   m.def("top_k(Tensor x, int k, int axis, bool largest) -> Tensor");
 }

@@ -6,8 +6,8 @@
 
 namespace tos::cuda {
 
-// A row of x, skip, total and y has `width` elements. `skip` and `bias` may be nullptr, so may `inverse`,
-// which takes the inverse root of each row.
+// A row of x, skip, total and y has `width` elements. `skip` and `bias` may be nullptr, so may `total`, which
+// takes the sum, and `inverse`, which takes the inverse root of each row.
 template <class T>
 struct SkipRmsNorm {
   const T* x;
@@ -35,6 +35,9 @@ template <class T>
 __global__ void __launch_bounds__(512) skip_rms_norm_kernel(SkipRmsNorm<T> args) {
   __shared__ float partial[kWarp];
   const int64_t start = blockIdx.x * args.width;
+  // Where each thread reads its sums again, already rounded.
+  T* kept = args.total != nullptr ? args.total : args.y;
+  const bool plain = args.skip == nullptr && args.bias == nullptr && args.total == nullptr;
   float squares = 0.0f;
   for (int64_t i = threadIdx.x; i < args.width; i += blockDim.x) {
     float sum = static_cast<float>(args.x[start + i]);
@@ -44,13 +47,14 @@ __global__ void __launch_bounds__(512) skip_rms_norm_kernel(SkipRmsNorm<T> args)
     }
     if (args.bias != nullptr)
       sum = static_cast<float>(static_cast<T>(sum + static_cast<float>(args.bias[i])));
-    args.total[start + i] = static_cast<T>(sum);
+    if (!plain) kept[start + i] = static_cast<T>(sum);
     squares += sum * sum;
   }
   const float mean = block_sum(squares, partial) / static_cast<float>(args.width);
   const float scale = rsqrtf(mean + args.epsilon);
+  const T* from = plain ? args.x : kept;
   for (int64_t i = threadIdx.x; i < args.width; i += blockDim.x) {
-    const float sum = static_cast<float>(args.total[start + i]);
+    const float sum = static_cast<float>(from[start + i]);
     args.y[start + i] = static_cast<T>(sum * scale * static_cast<float>(args.gamma[i]));
   }
   if (args.inverse != nullptr && threadIdx.x == 0) args.inverse[blockIdx.x] = scale;

@@ -9,37 +9,22 @@
 #include <tuple>
 
 #include "launch.h"
+#include "tos/norm_check.h"
 
 namespace tos::cuda {
 
 namespace {
 
-void require_rows(const char* name, const at::Tensor& x, const at::Tensor& part, at::IntArrayRef shape) {
-  TORCH_CHECK_VALUE(part.scalar_type() == x.scalar_type() && part.device() == x.device() &&
-                        part.sizes() == shape && part.is_contiguous(),
-                    "skip_rms_norm: ", name, " is not contiguous of shape ", shape, " and of the type of x");
-}
+using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// The result, the sum, and the inverse root of each row, which is empty unless it is wanted.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> skip_rms_norm(const at::Tensor& x,
-                                                             const std::optional<at::Tensor>& skip,
-                                                             const std::optional<at::Tensor>& bias,
-                                                             const at::Tensor& gamma, double epsilon,
-                                                             bool wants_inverse) {
-  const at::ScalarType type = x.scalar_type();
-  TORCH_CHECK_VALUE(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "skip_rms_norm: x is ",
-                    type, ", not float32, float16 or bfloat16");
-  TORCH_CHECK_VALUE(x.dim() > 0 && x.is_contiguous(), "skip_rms_norm: x is not contiguous rows");
-  const int64_t width = x.size(-1);
-  require_rows("gamma", x, gamma, {width});
-  if (skip.has_value()) require_rows("skip", x, *skip, x.sizes());
-  if (bias.has_value()) require_rows("bias", x, *bias, {width});
+// The result, and the sum and the inverse root of each row, which are empty unless they are wanted.
+Three skip_rms_norm(const at::Tensor& x, const std::optional<at::Tensor>& skip,
+                    const std::optional<at::Tensor>& bias, const at::Tensor& gamma, double epsilon,
+                    bool wants_total, bool wants_inverse, int64_t /*instructions*/) {
+  const NormSizes sizes = check_norm(x, skip, bias, gamma, wants_total, wants_inverse);
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor y = at::empty(x.sizes(), x.options()), total = at::empty(x.sizes(), x.options());
-  std::vector<int64_t> one = x.sizes().vec();
-  one.back() = 1;
-  if (!wants_inverse) one = {0};
-  const at::Tensor inverse = at::empty(one, x.options().dtype(at::kFloat));
+  const at::Tensor y = at::empty(x.sizes(), x.options()), total = at::empty(sizes.total, x.options());
+  const at::Tensor inverse = at::empty(sizes.inverse, x.options().dtype(at::kFloat));
   if (x.numel() == 0) return {y, total, inverse};
   const auto address = [](const std::optional<at::Tensor>& part) {
     return part.has_value() ? part->const_data_ptr() : nullptr;
@@ -48,12 +33,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> skip_rms_norm(const at::Tensor& x
                      address(skip),
                      address(bias),
                      gamma.const_data_ptr(),
-                     total.mutable_data_ptr(),
+                     wants_total ? total.mutable_data_ptr() : nullptr,
                      y.mutable_data_ptr(),
                      wants_inverse ? inverse.mutable_data_ptr<float>() : nullptr,
-                     x.numel() / width,
-                     width,
+                     x.numel() / x.size(-1),
+                     x.size(-1),
                      static_cast<float>(epsilon)};
+  const at::ScalarType type = x.scalar_type();
   const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
   launch_skip_rms_norm(real, norm, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -63,13 +49,5 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> skip_rms_norm(const at::Tensor& x
 }  // namespace
 
 }  // namespace tos::cuda
-
-// There only in a library that holds code for CUDA devices.
-TORCH_LIBRARY_FRAGMENT(torch_ort_session, m) {
-  m.def(
-      "skip_rms_norm(Tensor x, Tensor? skip, Tensor? bias, Tensor gamma, float epsilon, bool wants_inverse) "
-      "-> "
-      "(Tensor, Tensor, Tensor)");
-}
 
 TORCH_LIBRARY_IMPL(torch_ort_session, CUDA, m) { m.impl("skip_rms_norm", &tos::cuda::skip_rms_norm); }

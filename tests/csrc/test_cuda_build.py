@@ -11,7 +11,9 @@ from hostcuda import ROOT
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.norms import row_norm
 from torch_ort_session.ops.kernel import kernels_of
+from torch_ort_session.ops.microsoft import norm
 from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
 from torch_ort_session.runtime import validation
 from torch_ort_session.runtime import word as layout
@@ -36,7 +38,7 @@ def test_a_library_serves_the_devices_that_it_was_built_for() -> None:
     assert native.load()
     with_cuda = bool(native.cuda_architectures())
     assert {op for op in ON_CUDA if native.has_kernel(op, "cuda")} == (ON_CUDA if with_cuda else set())
-    assert native.has_kernel("check_index", "cpu") and not native.has_kernel("skip_rms_norm", "cpu")
+    assert all(native.has_kernel(op, "cpu") for op in ON_CUDA)
     assert not native.has_kernel("no_such_op", "cpu") and not native.has_kernel("check_index", "meta")
     assert (native.index_check("cuda") is not None) == with_cuda
     if torch.version.cuda is None:
@@ -77,52 +79,49 @@ def test_without_a_device_and_a_list_the_release_is_compiled_for() -> None:
 
 
 def test_rows_on_cuda_are_normalized_natively_where_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    op = object()
+    asked: list[tuple[object, ...]] = []
+
+    def op(*given: object) -> tuple[object, ...]:
+        asked.append(given)
+        return given[:3]
+
     monkeypatch.setattr(native, "status", lambda: native.Status(None, True, ""))
     monkeypatch.setattr(native, "load", lambda: True)
-    monkeypatch.setattr(
-        native, "has_kernel", lambda name, device: (name, device) == ("skip_rms_norm", "cuda")
-    )
-    namespace = SimpleNamespace(skip_rms_norm=SimpleNamespace(default=op))
-    monkeypatch.setattr(torch.ops, "torch_ort_session", namespace)
+    served = ("skip_rms_norm", "cuda")
+    monkeypatch.setattr(native, "_op_on", lambda *wanted: op if wanted == served else None)
     with FakeTensorMode():
         x, gamma = torch.empty(2, 8, device="cuda"), torch.empty(8, device="cuda")
-        assert native.row_norm(x, x, None, gamma) is op
-        assert native.row_norm(x, x, gamma.to(torch.float16), gamma) is None
-        assert native.row_norm(x.double(), gamma.double()) is None
-        assert native.row_norm(x, torch.empty(8, 2, device="cuda").t(), gamma) is None
-        assert native.row_norm(x, torch.empty(1, 8, device="cuda"), gamma) is None
-        assert native.row_norm(x.cpu(), gamma.cpu()) is None
+        assert row_norm(x, x, None, gamma, 0.5) == (x, x, None)
+        assert row_norm(x, x, gamma.to(torch.float16), gamma, 0.5) is None
+        assert row_norm(x, None, None, gamma.cpu(), 0.5) is None
+        assert row_norm(x.cpu(), None, None, gamma.cpu(), 0.5) is None
         trained = gamma.requires_grad_()
-        assert native.row_norm(x, trained) is None
+        assert row_norm(x, None, None, trained, 0.5) is None
         with torch.no_grad():
-            assert native.row_norm(x, trained) is op
+            assert row_norm(x, None, None, trained, 0.5, wants_inverse=True) is not None
+    assert [given[4:] for given in asked] == [(0.5, False, False), (0.5, False, True)]
 
 
 def test_the_normalization_of_a_model_takes_what_the_native_op_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
-    def op(x: torch.Tensor, skip: torch.Tensor, *rest: object) -> tuple[torch.Tensor, ...]:
-        asked.append(rest[2:])
+    def made(x: torch.Tensor, skip: torch.Tensor, *rest: object, **wanted: bool) -> tuple[torch.Tensor, ...]:
+        asked.append((rest[2], *wanted.values()))
         return x * 3, x + skip, x[:, :1] * 5
 
-    monkeypatch.setattr(native, "row_norm", lambda x, *parts: op)
+    monkeypatch.setattr(norm, "row_norm", made)
     x, skip, gamma = torch.ones(2, 3), torch.ones(2, 3), torch.ones(3)
     for wanted in ((True, False, True, True), (True,)):
         node = SimpleNamespace(wants=lambda place, wanted=wanted: place < len(wanted) and wanted[place])
         y, mean, inverse, total = skip_simplified_layer_normalization(x, skip, gamma, epsilon=0.5, ctx=node)
-        assert torch.equal(y, x * 3) and mean is None and torch.equal(total, x + skip)
-        assert (inverse is not None) == (len(wanted) == 4)
-    assert asked == [(0.5, True), (0.5, False)]
-    # Another shape is for torch to broadcast.
-    monkeypatch.setattr(native, "row_norm", lambda x, *parts: pytest.fail("asked"))
-    node = SimpleNamespace(wants=lambda place: False)
-    skip_simplified_layer_normalization(x, skip[:1], gamma, epsilon=0.5, ctx=node)
+        assert torch.equal(y, x * 3) and mean is None
+        assert (inverse is not None) == (total is not None) == (len(wanted) == 4)
+    assert asked == [(0.5, True, True), (0.5, False, False)]
 
 
 def test_m22_a_report_of_a_session_on_cuda_tells_what_the_library_has_there() -> None:
     (served,) = kernels_of(skip_simplified_layer_normalization)
-    assert (native_ops(served), native_ops(served, "cuda:0")) == ((), ("skip_rms_norm",))
+    assert native_ops(served) == ("skip_rms_norm",)
     both = ("check_index", "skip_rms_norm")
     uses = (NativeUse("ai.onnx::Gather", 2, both[:1]), NativeUse("com.microsoft::Norm", 1, both[1:]))
     found = Extension("/lib.so", "", 2, both, cuda_ops=both, architectures=("8.0", "9.0"))

@@ -21,9 +21,10 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from torch_ort_session._version import __version__
-from torch_ort_session.ops import native_shapes, native_weights
+from torch_ort_session.ops import native_norms, native_shapes, native_weights
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -169,34 +170,31 @@ def _op(name: str, overload: str) -> Callable[..., Any] | None:
     return op
 
 
-def row_norm(
-    x: torch.Tensor, *parts: torch.Tensor | None
-) -> Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]] | None:
-    """The op that adds rows and normalizes the sum, see ``csrc/cuda/skip_rms_norm.cuh``.
+def device_op(name: str, *tensors: torch.Tensor | None) -> Callable[..., Any] | None:
+    """An op of ``csrc`` by its name for the device of some tensors; None where plain ops have to do instead.
+
+    They have to without the op for that device, where gradients are wanted, and under function transforms.
 
     Args:
-        x: Rows of any rank.
-        parts: The others that the op would be given: ``skip``, ``bias``, ``gamma``.
-
-    Returns:
-        What takes ``x``, ``skip``, ``bias``, ``gamma``, epsilon and whether the inverse root is wanted, and
-        gives the result, the sum and the inverse root; None where plain ops have to do instead: without the
-        op for the device, where gradients are wanted, and for what is not contiguous and of one float type.
+        name: As ``csrc/register.cpp`` has it.
+        tensors: Plain tensors that the op would be given, the first of which is there.
     """
-    given = [x, *(part for part in parts if part is not None)]
-    if not x.is_cuda or x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return None
-    if not all(t.dtype is x.dtype and t.device == x.device and t.is_contiguous() for t in given):
-        return None
-    if not all(t.shape in (x.shape, x.shape[-1:]) for t in given):
+    given = [t for t in tensors if t is not None]
+    device = given[0].device
+    if device.type not in ("cpu", "cuda") or forward_ad._current_level >= 0:
         return None
     if torch.is_grad_enabled() and any(t.requires_grad for t in given):
         return None
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(t) for t in given):
+    if any(t.device != device or torch._C._functorch.is_functorch_wrapped_tensor(t) for t in given):
         return None
-    if not status().usable or not load() or not has_kernel("skip_rms_norm", "cuda"):
+    if not _load_once.cache_info().currsize and not status().usable:
         return None
-    return torch.ops.torch_ort_session.skip_rms_norm.default
+    return _op_on(name, device.type) if load() else None
+
+
+@functools.cache
+def _op_on(name: str, device: str) -> Callable[..., Any] | None:
+    return _op(name, "default") if has_kernel(name, device) else None
 
 
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
@@ -288,22 +286,8 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
-    if hasattr(torch.ops.torch_ort_session, "skip_rms_norm"):
-        torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
-    for module in (native_shapes, native_weights):
+    for module in (native_norms, native_shapes, native_weights):
         module.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
-
-
-def _skip_rms_norm(
-    x: torch.Tensor,
-    skip: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    gamma: torch.Tensor,
-    epsilon: float,
-    wants_inverse: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    one = (*x.shape[:-1], 1) if wants_inverse else (0,)
-    return torch.empty_like(x), torch.empty_like(x), x.new_empty(one, dtype=torch.float32)
 
 
 def _find() -> tuple[Path | None, str]:

@@ -17,8 +17,11 @@ from torch_ort_session.runtime.record import Recorder, unavailable
 _NAMESPACE = "torch_ort_session"
 _FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")
 """What the extension says of itself."""
-_ON_CUDA = {"SkipSimplifiedLayerNormalization": ("skip_rms_norm",)}
-"""Native ops of operators that have one for CUDA devices alone."""
+_OWN = dict.fromkeys(
+    ("RMSNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"),
+    ("skip_rms_norm",),
+)
+"""Native ops of operators that have their own, whatever the device."""
 _CHECKING = "check_index"
 """The native op of kernels that look at indices."""
 
@@ -229,15 +232,15 @@ def backend_report(
     uses: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for kernel, number in kernels:
         if kernel is not None:
-            uses[name_of(kernel.domain, kernel.op), native_ops(kernel, ready.device)] += number
+            uses[name_of(kernel.domain, kernel.op), native_ops(kernel)] += number
     ops = tuple(NativeUse(op, number, used) for (op, used), number in sorted(uses.items()))
     names = tuple(sorted(name_of(domain, op) for domain, op in quarantined))
     return BackendReport(ready, capture, ops, names)
 
 
-def native_ops(kernel: Kernel, device: str = "cpu") -> tuple[str, ...]:
+def native_ops(kernel: Kernel) -> tuple[str, ...]:
     """Native ops that a kernel uses on a device where the extension has them."""
-    own = _ON_CUDA.get(kernel.op, ()) if device.startswith("cuda") else ()
+    own = _OWN.get(kernel.op, ())
     return (_CHECKING, *own) if kernel.checks else own
 
 

@@ -9,11 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops import native
+from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.norm_layer import rms_normalization
 
+_FLOAT = int(ElementType.FLOAT)
 _EPSILON = 9.999999960041972e-13
 _Four = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
 
@@ -78,13 +80,14 @@ def skip_simplified_layer_normalization(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.SkipSimplifiedLayerNormalization
     """
-    native_norm = native.row_norm(x, skip, bias, gamma) if skip.shape == x.shape else None
-    if native_norm is not None:
-        y, total, inverse = native_norm(x, skip, bias, gamma, epsilon, ctx.wants(2))
-        return y, None, inverse if ctx.wants(2) else None, total
+    wants_inverse = ctx.wants(2)
+    made = row_norm(x, skip, bias, gamma, epsilon, wants_total=ctx.wants(3), wants_inverse=wants_inverse)
+    if made is not None:
+        y, total, inverse = made
+        return y, None, inverse if wants_inverse else None, total if ctx.wants(3) else None
     total = x + skip if bias is None else x + skip + bias
     y = torch.rms_norm(total, total.shape[-1:], gamma, epsilon)
-    return y, None, _inverse(total, epsilon) if ctx.wants(2) else None, total
+    return y, None, _inverse(total, epsilon) if wants_inverse else None, total
 
 
 @kernel("SimplifiedLayerNormalization", since=(0,))
@@ -111,6 +114,10 @@ def simplified_layer_normalization(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
+    if ctx.wants(1) and stash_type == _FLOAT and axis in (-1, x.dim() - 1):
+        made = row_norm(x, None, None, scale, epsilon, wants_inverse=True)
+        if made is not None:
+            return made[0], made[2]
     y = rms_normalization(x, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)
     return y, _inverse(x, epsilon, axis) if ctx.wants(1) else None
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
+from torch_ort_session.ops._helpers.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _FLOAT = int(ElementType.FLOAT)
@@ -74,7 +75,8 @@ def rms_normalization(
     """
     shape = x.shape[axis:]
     if stash_type == _FLOAT and scale.dtype is x.dtype and scale.shape == shape:
-        return torch.rms_norm(x, shape, scale, epsilon)
+        made = row_norm(x, None, None, scale, epsilon)
+        return torch.rms_norm(x, shape, scale, epsilon) if made is None else made[0]
     stash = _stash_dtype(stash_type)
     wide = stash if x.dtype is not torch.float64 else x.dtype
     y = torch.rms_norm(x.to(wide), shape, None, epsilon).to(x.dtype)

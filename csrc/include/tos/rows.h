@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tos/weights.h"
+
+// Rows of activations that are read and written once, on raw pointers. Each set of instructions has a table
+// of its own; none of these functions allocates or throws, and none reads outside of what it is given.
+namespace tos {
+
+// Rows of `width` elements, x + skip + bias, that are divided by the root of their mean square and scaled.
+// `skip` and `bias` may be nullptr, so may `total`, which takes the sum, and `inverse`, which takes the
+// inverse root of each row. Without skip and bias there is no `total`.
+struct NormRows {
+  const void* x;
+  const void* skip;
+  const void* bias;   // [width]
+  const void* gamma;  // [width]
+  void* y;
+  void* total;
+  float* inverse;
+  int64_t width;
+  float epsilon;
+};
+
+struct RowKernels {
+  // Rows `begin` to `end`.
+  void (*normalize)(Real type, const NormRows& rows, int64_t begin, int64_t end);
+};
+
+extern const RowKernels kDefaultRows;
+#ifdef TOS_X86
+extern const RowKernels kAvx2Rows;
+extern const RowKernels kAvx512Rows;
+#endif
+
+// The table for a set of instructions by number, as `kernels_for` takes it.
+const RowKernels& rows_for(int64_t instructions);
+
+}  // namespace tos

@@ -1,0 +1,36 @@
+"""What ops on rows of activations give where there is no data: for torch.compile and torch.export.
+
+The ops are in ``csrc/cpu`` and ``csrc/cuda``; :mod:`.native` hands them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def describe(known: Callable[[str], bool]) -> None:
+    """Tell torch, once the extension is loaded, of those of its ops that are known there.
+
+    Args:
+        known: Whether it has an op of a name.
+    """
+    if known("skip_rms_norm"):
+        torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
+
+
+def _skip_rms_norm(
+    x: Tensor,
+    skip: Tensor | None,
+    bias: Tensor | None,
+    gamma: Tensor,
+    epsilon: float,
+    wants_total: bool,
+    wants_inverse: bool,
+    instructions: int = -1,
+) -> tuple[Tensor, Tensor, Tensor]:
+    total = torch.empty_like(x) if wants_total else x.new_empty(0)
+    one = (*x.shape[:-1], 1) if wants_inverse else (0,)
+    return torch.empty_like(x), total, x.new_empty(one, dtype=torch.float32)
