@@ -40,5 +40,12 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "skip_rms_norm.out(Tensor x, Tensor? skip, Tensor? bias, Tensor gamma, float epsilon, bool "
       "wants_total, bool wants_inverse, int instructions=-1, *, Tensor(a!) y, Tensor(b!) total, Tensor(c!) "
       "inverse) -> (Tensor(a!), Tensor(b!), Tensor(c!))");
+  m.def(
+      "requantize(Tensor x, Tensor? x_zero, Tensor factor, bool divide, Tensor? zero, ScalarType dtype, "
+      "int instructions=-1) -> Tensor");
+  m.def(
+      "quantized_pair(Tensor a, Tensor a_scale, Tensor? a_zero, Tensor b, Tensor b_scale, Tensor? b_zero, "
+      "Tensor scale, Tensor? zero, bool product, int instructions=-1) -> Tensor");
+  m.def("by_table(Tensor x, Tensor table) -> Tensor");
   m.def("top_k(Tensor x, int k, int axis, bool largest) -> Tensor");
 }

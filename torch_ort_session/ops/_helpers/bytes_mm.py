@@ -87,12 +87,14 @@ def byte_conv(
     if w_zero is not None:
         w_zero = w_zero.reshape(-1, *[1] * (rank + 1))
     wide = _wide(math.prod(w.shape[1:]), x.device, fast_conv=True)
-    padded = pad_spatial(_shifted(x, x_zero, wide), begin, end)
+    image, pads = _shifted(x, x_zero, wide), list(begin)
+    if pads != list(end):
+        image, pads = pad_spatial(image, begin, end), [0] * rank
     y = torch.convolution(
-        padded, _shifted(w, w_zero, wide), None, strides, [0] * rank, dilations, False, [0] * rank, group
+        image, _shifted(w, w_zero, wide), None, strides, pads, dilations, False, [0] * rank, group
     )
     # Fast convolution algorithms on a device are only nearly exact.
-    return torch.round(y).to(torch.int32)
+    return (y if x.is_cpu else torch.round(y)).to(torch.int32)
 
 
 def _unrolled(

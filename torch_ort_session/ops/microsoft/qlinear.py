@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.quantization import round_into
+from torch_ort_session.ops._helpers.bytewise import of_each, pair, requantized, shifted
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.pool import average_pool
 
@@ -32,8 +32,8 @@ def qlinear_add(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearAdd
     """
-    total = _real(a, a_scale, a_zero_point) + _real(b, b_scale, b_zero_point)
-    return _quantized(total, c_scale, c_zero_point, a.dtype)
+    left, right = (a, a_scale, a_zero_point), (b, b_scale, b_zero_point)
+    return pair(left, right, c_scale, c_zero_point, product=False)
 
 
 @kernel("QLinearMul", domain="com.microsoft", since=(1,))
@@ -51,8 +51,8 @@ def qlinear_mul(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearMul
     """
-    product = _shifted(a, a_zero_point) * _shifted(b, b_zero_point)
-    return round_into(product * (a_scale * b_scale / c_scale), c_zero_point, element_type_of(a.dtype))
+    left, right = (a, a_scale, a_zero_point), (b, b_scale, b_zero_point)
+    return pair(left, right, c_scale, c_zero_point, product=True)
 
 
 @kernel("QLinearSigmoid", domain="com.microsoft", since=(1,))
@@ -67,7 +67,12 @@ def qlinear_sigmoid(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearSigmoid
     """
-    return _quantized(torch.sigmoid(_real(x, x_scale, x_zero_point)), y_scale, y_zero_point, x.dtype)
+
+    def of(codes: Tensor) -> Tensor:
+        real = torch.sigmoid(_real(codes, x_scale, x_zero_point))
+        return _quantized(real, y_scale, y_zero_point, codes.dtype)
+
+    return of_each(x, of)
 
 
 @kernel("QLinearLeakyRelu", domain="com.microsoft", since=(1,))
@@ -85,7 +90,12 @@ def qlinear_leaky_relu(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearLeakyRelu
     """
-    return _quantized(F.leaky_relu(_real(x, x_scale, x_zero_point), alpha), y_scale, y_zero_point, x.dtype)
+
+    def of(codes: Tensor) -> Tensor:
+        real = F.leaky_relu(_real(codes, x_scale, x_zero_point), alpha)
+        return _quantized(real, y_scale, y_zero_point, codes.dtype)
+
+    return of_each(x, of)
 
 
 @kernel("QLinearConcat", domain="com.microsoft", since=(1,))
@@ -100,8 +110,9 @@ def qlinear_concat(y_scale: Tensor, y_zero_point: Tensor, *inputs: Tensor, axis:
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearConcat
     """
+    element = element_type_of(y_zero_point.dtype)
     parts = [
-        round_into(_shifted(x, zero) * (scale / y_scale), y_zero_point, element_type_of(y_zero_point.dtype))
+        requantized(x, zero, scale / y_scale, y_zero_point, element)
         for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
     ]
     return torch.cat(parts, axis)
@@ -158,8 +169,8 @@ def qlinear_global_average_pool(
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearGlobalAveragePool
     """
     dims = tuple(range(1, x.dim() - 1)) if channels_last else tuple(range(2, x.dim()))
-    mean = _shifted(x, x_zero_point).mean(dims, keepdim=True)
-    return round_into(mean * (x_scale / y_scale), y_zero_point, element_type_of(x.dtype))
+    mean = shifted(x, x_zero_point).mean(dims, keepdim=True)
+    return requantized(mean, None, x_scale / y_scale, y_zero_point, element_type_of(x.dtype))
 
 
 @kernel("QLinearSoftmax", domain="com.microsoft", since=(1,))
@@ -226,14 +237,9 @@ def qlinear_where(
     return _quantized(real, z_scale, z_zero_point, x.dtype)
 
 
-def _shifted(x: Tensor, zero: Tensor | None) -> Tensor:
-    wide = x.to(torch.float32)
-    return wide if zero is None else wide - zero
-
-
 def _real(x: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
-    return _shifted(x, zero) * scale
+    return shifted(x, zero) * scale
 
 
 def _quantized(y: Tensor, scale: Tensor, zero: Tensor | None, dtype: torch.dtype) -> Tensor:
-    return round_into(y / scale, zero, element_type_of(dtype))
+    return requantized(y, None, scale, zero, element_type_of(dtype), divide=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
 from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
-from torch_ort_session.ops._helpers.quantization import round_into
+from torch_ort_session.ops._helpers.bytewise import requantized
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
@@ -122,4 +122,4 @@ def qgemm(
     scale = a_scale * b_scale * alpha
     if y_scale is None or y_zero_point is None:
         return product * scale
-    return round_into(product * (scale / y_scale), y_zero_point, element_type_of(y_zero_point.dtype))
+    return requantized(product, None, scale / y_scale, y_zero_point, element_type_of(y_zero_point.dtype))

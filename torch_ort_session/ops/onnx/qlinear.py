@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
 from torch_ort_session.ops._helpers.bytes_mm import byte_conv, byte_matmul
-from torch_ort_session.ops._helpers.quantization import round_into
+from torch_ort_session.ops._helpers.bytewise import requantized
 from torch_ort_session.ops._helpers.windows import per_axis, window_pads
 from torch_ort_session.ops.kernel import kernel
 
@@ -97,13 +97,13 @@ def qlinear_matmul(
         left = a.to(torch.float32) - _by_row(a_zero_point).to(torch.float32)
         product = torch.matmul(left, b.to(torch.float32) - b_zero_point.to(torch.float32))
     else:
-        product = byte_matmul(a, b, a_zero_point, b_zero_point).to(torch.float32)
+        product = byte_matmul(a, b, a_zero_point, b_zero_point)
     scale = _by_row(a_scale).to(torch.float32) * b_scale.to(torch.float32)
     scale = scale / _by_row(y_scale).to(torch.float32)
     zero = _by_row(y_zero_point)
     if zero.is_floating_point():
         zero = zero.to(torch.float32)
-    return round_into(product * scale, zero, element_type_of(y_zero_point.dtype))
+    return requantized(product, None, scale, zero, element_type_of(y_zero_point.dtype))
 
 
 @kernel("QLinearConv", since=(10,))
@@ -154,7 +154,7 @@ def qlinear_conv(
     if b is not None:
         y = y + b.reshape(by_channel)
     scale = x_scale * w_scale.reshape(by_channel) / y_scale
-    return round_into(y * scale, y_zero_point, element_type_of(y_zero_point.dtype))
+    return requantized(y, None, scale, y_zero_point, element_type_of(y_zero_point.dtype))
 
 
 def _conv(

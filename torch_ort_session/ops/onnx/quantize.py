@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType, element_type_of
+from torch_ort_session.ops._helpers.bytewise import requantized
 from torch_ort_session.ops._helpers.quantization import round_into, spread
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -62,6 +63,8 @@ def quantize_linear(
         x, y_scale = x.to(wide), y_scale.to(wide)
     elif x.dtype is not y_scale.dtype and y_scale.is_floating_point():
         x = x.to(y_scale.dtype)
+    if element is ElementType.UINT8 or element is ElementType.INT8:
+        return requantized(x, None, y_scale, y_zero_point, element, divide=True)
     return round_into(torch.div(x, y_scale), y_zero_point, element, saturate != 0)
 
 
@@ -120,5 +123,5 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     span = high - low
     scale = torch.where(span == 0, 1.0, span) / 255.0
     zero = torch.round(-low / scale)
-    y = torch.div(x.detach(), scale).round_().add_(zero).clamp_(0, 255)
-    return y.to(torch.uint8), scale, zero.to(torch.uint8)
+    zero = zero.to(torch.uint8)
+    return requantized(x.detach(), None, scale, zero, ElementType.UINT8, divide=True), scale, zero
