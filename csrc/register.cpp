@@ -27,6 +27,8 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "Tensor(a!)");
   m.def("check_index(Tensor index, SymInt size, int node, Tensor(a!)? word) -> Tensor");
   m.def(
+      "check_range(Tensor values, SymInt low, SymInt high, int flag, int node, Tensor(a!)? word) -> Tensor");
+  m.def(
       "non_max_suppression(Tensor boxes, Tensor scores, int limit, float overlap, float? score, bool "
       "centred) "
       "-> Tensor");

@@ -1,4 +1,4 @@
-// Indices made safe in one pass, as csrc/cpu/check_index.cpp does it.
+// Numbers made safe in one pass, as csrc/cpu/check_index.cpp does it.
 #pragma once
 
 #include "device.cuh"
@@ -17,18 +17,18 @@ inline Geometry check_index_geometry(int64_t count) {
   return {dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kCheckThreads)};
 }
 
-// `word` may be nullptr. Of several blocks that find bad indices any one's first is told.
-template <class Index>
+// `word` may be nullptr. Of several blocks that find bad numbers any one's first is told.
+template <class Value, class Rule>
 __global__ void __launch_bounds__(kCheckThreads)
-    check_index_kernel(const Index* __restrict__ from, int64_t* __restrict__ to, int64_t count, int64_t size,
-                       int32_t node, int32_t* word) {
+    check_kernel(const Value* __restrict__ from, int64_t* __restrict__ to, int64_t count, Rule rule,
+                 word::Flag flag, int32_t node, int32_t* word) {
   __shared__ unsigned long long block_first;
   __shared__ int block_bad;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   int64_t bad = 0, first = count;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
     const int64_t before = bad;
-    to[i] = safe_index(static_cast<int64_t>(from[i]), size, bad);
+    to[i] = rule.safe(static_cast<int64_t>(from[i]), bad);
     if (bad != before && first == count) first = i;
   }
   if (word == nullptr || !__syncthreads_or(bad != 0)) return;
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kCheckThreads)
   __syncthreads();
   if (threadIdx.x == 0) {
     const int64_t value = static_cast<int64_t>(from[block_first]);
-    note_from_thread(word, word::kIndexOutOfRange, node, value, -size, size - 1, block_bad);
+    note_from_thread(word, flag, node, value, rule.low(), rule.high(), block_bad);
   }
 }
 

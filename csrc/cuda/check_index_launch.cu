@@ -5,30 +5,39 @@ namespace tos::cuda {
 
 namespace {
 
-template <class Index>
-void launch(const void* from, int64_t* to, int64_t count, int64_t size, int32_t node, int32_t* word,
-            cudaStream_t stream) {
-  const Geometry g = check_index_geometry(count);
-  check_index_kernel<<<g.grid, g.block, g.shared, stream>>>(static_cast<const Index*>(from), to, count, size,
-                                                            node, word);
+template <class Value, class Rule>
+void launch(const CheckedValues& values, Rule rule, const Report& report, cudaStream_t stream) {
+  const Geometry g = check_index_geometry(values.count);
+  check_kernel<<<g.grid, g.block, g.shared, stream>>>(static_cast<const Value*>(values.from), values.to,
+                                                      values.count, rule, report.flag, report.node,
+                                                      report.word);
+}
+
+template <class Rule>
+void launch_check(const CheckedValues& values, Rule rule, const Report& report, cudaStream_t stream) {
+  switch (values.type) {
+    case Integer::kInt8:
+      return launch<int8_t>(values, rule, report, stream);
+    case Integer::kInt16:
+      return launch<int16_t>(values, rule, report, stream);
+    case Integer::kInt32:
+      return launch<int32_t>(values, rule, report, stream);
+    case Integer::kInt64:
+      return launch<int64_t>(values, rule, report, stream);
+    case Integer::kUint8:
+      return launch<uint8_t>(values, rule, report, stream);
+  }
 }
 
 }  // namespace
 
-void launch_check_index(Integer type, const void* from, int64_t* to, int64_t count, int64_t size,
-                        int32_t node, int32_t* word, cudaStream_t stream) {
-  switch (type) {
-    case Integer::kInt8:
-      return launch<int8_t>(from, to, count, size, node, word, stream);
-    case Integer::kInt16:
-      return launch<int16_t>(from, to, count, size, node, word, stream);
-    case Integer::kInt32:
-      return launch<int32_t>(from, to, count, size, node, word, stream);
-    case Integer::kInt64:
-      return launch<int64_t>(from, to, count, size, node, word, stream);
-    case Integer::kUint8:
-      return launch<uint8_t>(from, to, count, size, node, word, stream);
-  }
+void launch_check_index(const CheckedValues& values, Wrapping rule, const Report& report,
+                        cudaStream_t stream) {
+  launch_check(values, rule, report, stream);
+}
+
+void launch_check_range(const CheckedValues& values, Within rule, const Report& report, cudaStream_t stream) {
+  launch_check(values, rule, report, stream);
 }
 
 }  // namespace tos::cuda

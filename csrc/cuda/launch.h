@@ -5,6 +5,9 @@
 
 #include <cstdint>
 
+#include "tos/check_index.h"
+#include "tos/word.h"
+
 namespace tos::cuda {
 
 // Integers of so many bytes; those that are unsigned have one.
@@ -13,9 +16,25 @@ enum class Integer : int { kInt8 = 1, kInt16 = 2, kInt32 = 4, kInt64 = 8, kUint8
 // What the kernels were compiled for, as nvcc writes it: "(800,900)".
 const char* compiled_architectures();
 
-// See check_index.cuh. `word` may be nullptr; `count` is at least 1.
-void launch_check_index(Integer type, const void* from, int64_t* to, int64_t count, int64_t size,
-                        int32_t node, int32_t* word, cudaStream_t stream);
+// Where a kernel reports bad data, and as what; `word` may be nullptr.
+struct Report {
+  word::Flag flag;
+  int32_t node;
+  int32_t* word;
+};
+
+// Numbers that are checked, at least one, and where they go.
+struct CheckedValues {
+  Integer type;
+  const void* from;
+  int64_t* to;
+  int64_t count;
+};
+
+// See check_index.cuh.
+void launch_check_index(const CheckedValues& values, Wrapping rule, const Report& report,
+                        cudaStream_t stream);
+void launch_check_range(const CheckedValues& values, Within rule, const Report& report, cudaStream_t stream);
 
 enum class Real : int { kFloat, kHalf, kBFloat16 };
 

@@ -16,7 +16,6 @@ from torch_ort_session.ops.kernel import kernels_of
 from torch_ort_session.ops.microsoft import norm
 from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
 from torch_ort_session.runtime import validation
-from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.readiness import BackendReport, Extension, NativeUse, Readiness, native_ops
 
 needs_extension = pytest.mark.skipif(
@@ -55,10 +54,10 @@ def test_architectures_are_told_as_torch_tells_them(monkeypatch: pytest.MonkeyPa
 def test_m11_a_session_on_cuda_checks_natively_where_the_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cuda")
     monkeypatch.setattr(native, "has_kernel", lambda op, kind: kind == "cuda")
-    assert validation.check_on(device) is torch.ops.torch_ort_session.check_index.default
-    assert validation.check_on(torch.device("cpu")) is layout.check_index
+    assert validation.checks_on(device).index is torch.ops.torch_ort_session.check_index.default
+    assert validation.checks_on(torch.device("cpu")) is validation.PLAIN
     monkeypatch.setattr(native, "has_kernel", lambda op, kind: kind == "cpu")
-    assert validation.check_on(device) is layout.check_index
+    assert validation.checks_on(device) is validation.PLAIN
 
 
 def test_without_a_device_and_a_list_the_release_is_compiled_for() -> None:

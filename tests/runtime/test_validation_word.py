@@ -17,6 +17,7 @@ from torch_ort_session.errors import PlanError
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ops import native, registry
+from torch_ort_session.ops._helpers.checks import check_divisor, check_range
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.plan.build import build_steps
@@ -26,7 +27,7 @@ from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.execute import bind_steps
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.tickets import Ticket, submission
-from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.validation import PLAIN, ValidationWord, checks_on
 from torch_ort_session.runtime.warmup import frame_of
 
 CPU = torch.device("cpu")
@@ -43,7 +44,7 @@ def one(request: pytest.FixtureRequest) -> Iterator[ValidationWord]:
     if request.param == "native" and not native.status().usable:
         pytest.skip(native.status().reason)
     made = ValidationWord(CPU)
-    made._check = layout.check_index if request.param == "plain" else native.index_check()
+    made._checks = PLAIN if request.param == "plain" else checks_on(CPU)
     made.begin()
     made.on = True
     yield made
@@ -249,16 +250,16 @@ def test_m11_kernels_report_into_it(name: str, one: ValidationWord) -> None:
 def test_m11_kernels_that_check_say_so() -> None:
     """Where none of a plan's kernels says so nobody asks: a silent one would lose its faults."""
     kernels = [kernel for revisions in registry.kernels().values() for kernel in revisions]
-    wrong = [k.op for k in kernels if k.checks is not _reaches(k.fn, set())]
+    wrong = [k.op for k in kernels if (k.checks is not False) is not _reaches(k.fn, set())]
     assert not wrong
-    assert sum(kernel.checks for kernel in kernels) > 12
+    assert sum(kernel.checks is not False for kernel in kernels) > 12
 
 
 def _reaches(function: Any, seen: set[str]) -> bool:
-    """Whether a function calls check_index, itself or through functions of the package."""
+    """Whether a function looks at data, itself or through functions of the package."""
     for name in _names(function.__code__):
         called = function.__globals__.get(name)
-        if called is check_index:
+        if called in (check_index, check_range, check_divisor):
             return True
         ours = inspect.isfunction(called) and called.__module__.startswith("torch_ort_session.ops.")
         if name not in seen and ours:

@@ -19,6 +19,7 @@ import torch
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
+from torch_ort_session.ops._helpers.faults import Flag
 
 Strings: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 """A tensor of strings: a numpy object array of ``str``, on the host."""
@@ -63,6 +64,10 @@ class Validation(Protocol):
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """Note the first index outside of ``[-size, size)``; return a safe, wrapped index."""
+        ...
+
+    def check_range(self, values: torch.Tensor, low: int, high: int, flag: Flag, node: Node) -> torch.Tensor:
+        """Note the first number outside of ``[low, high]``; return numbers that lie within."""
         ...
 
 
@@ -114,6 +119,9 @@ class KernelContext:
 
 
 Seam: TypeAlias = str | Callable[[Node], str | None] | None
+Checks: TypeAlias = bool | Callable[[Sequence[ElementType | None], Sequence[Value]], bool]
+"""Whether a kernel reports bad data; a function tells it of the element types of a node's inputs and of those
+inputs that are constant, with None for what is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,8 @@ class Kernel:
         seam: Why the kernel cannot be captured: a text, a function of the node, or None.
         host_result: Whether the result is made on the CPU from static facts (Shape, Size).
         varies: Whether the result differs from run to run by itself (random ops).
-        checks: Whether it reports bad data into the run's validation word.
+        checks: Whether it reports bad data into the run's validation word. ``True`` says that no float is
+            looked at.
     """
 
     op: str
@@ -193,7 +202,16 @@ class Kernel:
     seam: Seam = None
     host_result: bool = False
     varies: bool = False
-    checks: bool = False
+    checks: Checks = False
+
+    def may_fault(self, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+        """Whether it may report bad data at a node.
+
+        Args:
+            types: Element types of the node's inputs, None where they are not known.
+            constants: The inputs that are constant, None for the others.
+        """
+        return self.checks(types, constants) if callable(self.checks) else self.checks
 
     def seam_reason(self, node: Node) -> str | None:
         """Why this kernel is a seam at ``node``; None when it can be captured."""
@@ -216,7 +234,7 @@ def kernel(
     seam: Seam = None,
     host_result: bool = False,
     varies: bool = False,
-    checks: bool = False,
+    checks: Checks = False,
 ) -> Callable[[_Fn], _Fn]:
     """Declare a function as the kernel of some revisions of an operator; it may be stacked.
 
@@ -233,7 +251,7 @@ def kernel(
         seam: Why it cannot be captured.
         host_result: The result is made on the CPU from static facts.
         varies: The result differs from run to run by itself.
-        checks: It reports bad data into the run's validation word.
+        checks: It reports bad data into the run's validation word, always or where a function says so.
 
     Raises:
         TypeError: The signature does not follow the contract.

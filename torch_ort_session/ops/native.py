@@ -24,7 +24,7 @@ import torch
 from torch.autograd import forward_ad
 
 from torch_ort_session._version import __version__
-from torch_ort_session.ops import native_bytes, native_norms, native_shapes, native_weights
+from torch_ort_session.ops import native_bytes, native_checks, native_norms, native_shapes, native_weights
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -143,6 +143,14 @@ def index_check(
         return None
     op: Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor]
     op = torch.ops.torch_ort_session.check_index.default
+    return op
+
+
+def range_check(device: str = "cpu") -> native_checks.RangeCheck | None:
+    """The op that makes other numbers safe, see ``csrc/cpu/check_index.cpp``; None where there is none."""
+    if index_check(device) is None:
+        return None
+    op: native_checks.RangeCheck = torch.ops.torch_ort_session.check_range.default
     return op
 
 
@@ -286,7 +294,7 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
-    for module in (native_bytes, native_norms, native_shapes, native_weights):
+    for module in (native_bytes, native_checks, native_norms, native_shapes, native_weights):
         module.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
 
 

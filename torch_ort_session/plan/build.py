@@ -203,13 +203,17 @@ class _Scope:
             on_host = self.placement.runs_on_host(node, kernel, inputs)
             inputs = self.placed(kernel, inputs, on_host)
         setting, types = self.site.setting, self.site.types
+        input_types = tuple(types.get(name) for name in node.inputs)
+        fed = self.fed.values()
+        constants = [None if value in fed else self.values.initial[value] for value in inputs]
+        asked = not on_host and kernel.may_fault(input_types, constants)
         ctx = KernelContext(
             node=node,
             device=_CPU if on_host else setting.device,
             wanted=read,
-            input_types=tuple(types.get(name) for name in node.inputs),
+            input_types=input_types,
             output_types=tuple(types.get(name) for name in node.outputs),
-            validation=None if on_host else setting.validation,
+            validation=setting.validation if asked else None,
         )
         bodies = {name: self.body(node, name, graph, hostable) for name, graph in node.subgraphs()}
         outputs = tuple(

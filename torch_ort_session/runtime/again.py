@@ -222,10 +222,15 @@ def _checks(captured: Captured) -> bool:
     """Whether a replay may meet bad data: constants were looked at when they were recorded."""
     template, specs = captured.warm.program.steps.template, captured.warm.observation.specs
     return any(
-        template[value] is None and ((spec := specs[value]) is None or not spec.dtype.is_floating_point)
+        template[value] is None
+        and (
+            callable(call.step.kernel.checks)
+            or (spec := specs[value]) is None
+            or not spec.dtype.is_floating_point
+        )
         for stage in captured.stages
         for call in stage.calls
-        if call.step.kernel.checks
+        if call.step.ctx.validation is not None
         for value in call.step.inputs
         if value != NOTHING
     )

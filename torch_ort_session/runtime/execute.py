@@ -67,7 +67,7 @@ def bind_steps(steps: Steps) -> Program:
 
 def _validation(steps: Steps) -> ValidationWord | None:
     for step in steps.items:
-        if step.kernel.checks and isinstance(step.ctx.validation, ValidationWord):
+        if isinstance(step.ctx.validation, ValidationWord):
             return step.ctx.validation
         for body in step.bodies.values():
             found = _validation(body.steps)

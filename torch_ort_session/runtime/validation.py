@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from torch_ort_session.errors import DeviceValidationError, PlanError
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.native_checks import RangeCheck
 from torch_ort_session.options import Validate
 from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.deferral import ASK
@@ -22,6 +25,23 @@ if TYPE_CHECKING:
 
 
 _CLEAR = [0] * layout.SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What makes numbers safe on a device.
+
+    Attributes:
+        index: See :func:`.word.check_index`.
+        range: See :func:`.word.check_range`.
+    """
+
+    index: Check
+    range: RangeCheck
+
+
+PLAIN = Checks(layout.check_index, layout.check_range)
+"""Plain ops, for every device and under transforms."""
 
 
 class ValidationWord:
@@ -51,7 +71,7 @@ class ValidationWord:
         self.ticket: Ticket | None = None
         self.generation = 0
         self.deferral: Deferral | Together | None = None
-        self._check: Check | None = None
+        self._checks: Checks | None = None
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """Note an index outside of ``[-size, size)`` and return a safe, wrapped index.
@@ -67,14 +87,38 @@ class ValidationWord:
         Raises:
             IndexError: The axis is empty, and an index is given.
         """
-        check = self._check
-        if check is None:
-            check = self._check = check_on(self.word.device)
+        checks = self._checks
+        if checks is None:
+            checks = self._checks = checks_on(self.word.device)
+        return checks.index(index, size, self._number(node), self.word)
+
+    def check_range(self, values: torch.Tensor, low: int, high: int, flag: Flag, node: Node) -> torch.Tensor:
+        """Note a number outside of ``[low, high]`` and return one that lies within.
+
+        Args:
+            values: Integer tensor of any shape on the word's device.
+            low: The least valid number.
+            high: The greatest valid number.
+            flag: What it is noted as.
+            node: The node to name.
+
+        Returns:
+            int64 of the same shape.
+
+        Raises:
+            IndexError: No number is valid, and one is given.
+        """
+        checks = self._checks
+        if checks is None:
+            checks = self._checks = checks_on(self.word.device)
+        return checks.range(values, low, high, int(flag), self._number(node), self.word)
+
+    def _number(self, node: Node) -> int:
         key = (node.name, node.domain, node.op)
         number = self.numbers.get(key)
         if number is None:
             number = self.numbers[key] = len(self.numbers) + 1
-        return check(index, size, number, self.word)
+        return number
 
     def begin(self) -> Ticket:
         """Clear the word for the next ticket.
@@ -168,7 +212,7 @@ class Unvalidated:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._check: Check | None = None
+        self._checks: Checks | None = None
 
     def check(self) -> None:
         """Nobody was told of anything."""
@@ -181,12 +225,19 @@ class Unvalidated:
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """A safe index: see :meth:`ValidationWord.check_index`."""
+        return self._found().index(index, size, 0, None)
+
+    def check_range(self, values: torch.Tensor, low: int, high: int, flag: Flag, node: Node) -> torch.Tensor:
+        """Safe numbers: see :meth:`ValidationWord.check_range`."""
+        return self._found().range(values, low, high, int(flag), 0, None)
+
+    def _found(self) -> Checks:
         if transformed():
-            return layout.check_index(index, size, 0, None)
-        check = self._check
-        if check is None:
-            check = self._check = check_on(self._device)
-        return check(index, size, 0, None)
+            return PLAIN
+        checks = self._checks
+        if checks is None:
+            checks = self._checks = checks_on(self._device)
+        return checks
 
 
 def validation_for(device: torch.device, validate: Validate) -> ValidationWord | Unvalidated:
@@ -194,7 +245,7 @@ def validation_for(device: torch.device, validate: Validate) -> ValidationWord |
     return Unvalidated(device) if validate == "off" else ValidationWord(device)
 
 
-def check_on(device: torch.device) -> Check:
-    """What makes indices safe on a device: the native op, or plain ones where there is none."""
-    found = native.index_check(device.type)
-    return layout.check_index if found is None else found
+def checks_on(device: torch.device) -> Checks:
+    """What makes numbers safe on a device: the native ops, or plain ones where there are none."""
+    index, bounds = native.index_check(device.type), native.range_check(device.type)
+    return PLAIN if index is None or bounds is None else Checks(index, bounds)

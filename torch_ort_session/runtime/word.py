@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from torch_ort_session.ops._helpers.checks import NOTHING_VALID
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.index import EMPTY_AXIS
 from torch_ort_session.runtime.faults import Fault
@@ -75,7 +76,37 @@ def check_index(index: torch.Tensor, size: int, number: int, word: torch.Tensor 
     place = torch.sub(index, index >> 63, alpha=size)
     safe = place.clamp(0, size - 1)
     if word is not None:
-        _note(Flag.INDEX, index, safe != place, (-size, size - 1), number, word)
+        _note(int(Flag.INDEX), index, safe != place, (-size, size - 1), number, word)
+    return safe
+
+
+def check_range(
+    values: torch.Tensor, low: int, high: int, flag: int, number: int, word: torch.Tensor | None
+) -> torch.Tensor:
+    """Make numbers safe with plain ops that never wait for the device: see ``check_range`` of `csrc/`.
+
+    Args:
+        values: Integer tensor of any shape.
+        low: The least valid number.
+        high: The greatest valid number.
+        flag: What a fault is noted as.
+        number: Of the node that it is noted for.
+        word: Where; None where nobody asks.
+
+    Returns:
+        int64 of the same shape, what lies outside clamped.
+
+    Raises:
+        IndexError: No number is valid, and one is given.
+    """
+    values = values.to(torch.int64)
+    if values.numel() == 0:
+        return values
+    if low > high:
+        raise IndexError(NOTHING_VALID)
+    safe = values.clamp(low, high)
+    if word is not None:
+        _note(flag, values, safe != values, (low, high), number, word)
     return safe
 
 
@@ -95,7 +126,7 @@ def write_latched(places: Sequence[torch.Tensor], values: Sequence[torch.Tensor]
 
 
 def _note(
-    flag: Flag,
+    flag: int,
     values: torch.Tensor,
     bad: torch.Tensor,
     bounds: tuple[int, int],
@@ -113,7 +144,7 @@ def _note(
         word[place].masked_fill_(fresh, low)
         word[place + 1].masked_fill_(fresh, high)
     word[COUNT].copy_(count)
-    word[FLAGS].masked_fill_(fresh, int(flag))
+    word[FLAGS].masked_fill_(fresh, flag)
 
 
 def _halves(number: int) -> tuple[int, int]:

@@ -25,3 +25,9 @@ class Flag(IntEnum):
     """A place in a cache that there is not."""
     DISTRIBUTION = 64
     """A row of probabilities that leaves nothing to draw."""
+
+    @property
+    def what(self) -> str:
+        """What it is that is wrong, such as ``an index``."""
+        article = "an" if self.name[0] in "AEIOU" else "a"
+        return f"{article} {self.name.lower()}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.checks import check_divisor, divides_integers
 from torch_ort_session.ops._helpers.widen import (
     UNSIGNED,
     deliver,
@@ -16,7 +17,7 @@ from torch_ort_session.ops._helpers.widen import (
     to_wide,
     with_bits,
 )
-from torch_ort_session.ops.kernel import Scalar, kernel
+from torch_ort_session.ops.kernel import KernelContext, Scalar, kernel
 
 
 @kernel("Add", since=(7, 13, 14))
@@ -43,16 +44,22 @@ def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     return torch.mul(a, b, out=out)
 
 
-@kernel("Div", since=(7, 13, 14))
-def div(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+@kernel("Div", since=(7, 13, 14), checks=divides_integers)
+def div(a: Tensor, b: Tensor, *, out: Tensor | None = None, ctx: KernelContext) -> Tensor:
     """Elementwise ``a / b`` of one dtype, broadcast; integer division rounds towards zero.
 
+    Args:
+        a: Dividend.
+        b: Divisor.
+        out: Where to write.
+        ctx: Where an integer divisor that is zero is reported.
+
     Raises:
-        RuntimeError: An integer divisor is zero (CPU).
+        RuntimeError: An integer divisor is zero (CPU, where nobody asks).
     """
     if a.dtype.is_floating_point:
         return torch.div(a, b, out=out)
-    return deliver(divide_truncating(a, b), out)
+    return deliver(divide_truncating(a, check_divisor(a, b, ctx)), out)
 
 
 @kernel("Pow", since=(7, 12, 13, 15), host=("y",))
@@ -83,8 +90,8 @@ def pow_(x: Tensor, y: Scalar | Tensor, *, out: Tensor | None = None) -> Tensor:
     return deliver(torch.pow(x.to(torch.int64), to_wide(y)).to(x.dtype), out)
 
 
-@kernel("Mod", since=(10, 13, 28))
-def mod(a: Tensor, b: Tensor, *, fmod: int = 0, out: Tensor | None = None) -> Tensor:
+@kernel("Mod", since=(10, 13, 28), checks=divides_integers)
+def mod(a: Tensor, b: Tensor, *, fmod: int = 0, out: Tensor | None = None, ctx: KernelContext) -> Tensor:
     """Elementwise remainder of one dtype, broadcast.
 
     Args:
@@ -92,10 +99,13 @@ def mod(a: Tensor, b: Tensor, *, fmod: int = 0, out: Tensor | None = None) -> Te
         b: Divisor.
         fmod: 0 gives the sign of the divisor (a zero too), 1 that of the dividend.
         out: Where to write.
+        ctx: Where an integer divisor that is zero is reported.
 
     Raises:
-        RuntimeError: An integer divisor is zero (CPU).
+        RuntimeError: An integer divisor is zero (CPU, where nobody asks).
     """
+    if not a.dtype.is_floating_point:
+        b = check_divisor(a, b, ctx)
     if a.dtype in UNSIGNED:
         return deliver(remainder_unsigned(a, b), out)
     if fmod:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.checks import divides_integers
 from torch_ort_session.ops._helpers.legacy_broadcast import align
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.arithmetic import add, div, mul, pow_, sub
 
 
@@ -66,7 +67,7 @@ def mul_legacy(
     return mul(a, align(a, b, axis, broadcast), out=out)
 
 
-@kernel("Div", since=(1, 6))
+@kernel("Div", since=(1, 6), checks=divides_integers)
 def div_legacy(
     a: Tensor,
     b: Tensor,
@@ -75,13 +76,14 @@ def div_legacy(
     broadcast: int = 0,
     consumed_inputs: list[int] | None = None,
     out: Tensor | None = None,
+    ctx: KernelContext,
 ) -> Tensor:
     """``a / b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
 
     Raises:
         ValueError: The shapes do not fit.
     """
-    return div(a, align(a, b, axis, broadcast), out=out)
+    return div(a, align(a, b, axis, broadcast), out=out, ctx=ctx)
 
 
 @kernel("Pow", since=(1,))
