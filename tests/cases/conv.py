@@ -23,6 +23,10 @@ CASES: tuple[OpCase, ...] = (
     OpCase("Conv", [t(1, 2, 7, 8), t(3, 2, 3, 4)], {"auto_pad": "VALID", "strides": [2, 3]}, id="valid"),
     OpCase("Conv", [t(1, 2, 5, 5), t(3, 2, 1, 1), t(3)], {"strides": [2, 2]}, id="pointwise"),
     OpCase("Conv", [t(0, 2, 5, 5), t(3, 2, 3, 3), t(3)], oracle="onnxruntime", id="no_batch"),
+    OpCase(
+        "Conv", [t(2, 3, 4, 2), t(5, 3, 4, 2), t(5)], {"strides": [2, 1]}, FLOATS, grad=True, id="one_window"
+    ),
+    OpCase("Conv", [t(1, 2, 3), t(4, 2, 3)], id="one_window_1d"),
     OpCase("ConvTranspose", [t(2, 3, 4, 5), t(3, 2, 3, 2), t(2)], dtypes=FLOATS, grad=True),
     OpCase("ConvTranspose", [t(2, 3, 4, 5), t(3, 2, 3, 2)], opsets=(1, 11, 21), id="old"),
     OpCase("ConvTranspose", [t(1, 3, 5), t(3, 2, 3), t(2)], {"strides": [2], "pads": [1, 1]}, id="1d"),

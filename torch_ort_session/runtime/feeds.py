@@ -361,15 +361,17 @@ def _as_strings(name: str, value: object, expected: str) -> np.ndarray[Any, np.d
     array = np.asarray(value, dtype=object) if isinstance(value, str | list | tuple) else value
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "OUST":
         raise _wrong(name, type(value).__name__, expected, "feed str, or a list or numpy array of str")
-    try:
-        listed = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1)]
-    except UnicodeDecodeError as error:
-        raise _wrong(name, "bytes that are not UTF-8", expected, str(error)) from error
-    odd = next((item for item in listed if not isinstance(item, str)), None)
-    if odd is not None:
-        raise _wrong(
-            name, f"an element of type {type(odd).__name__}", expected, "every element must be a str"
-        )
+    listed = array.reshape(-1).tolist()
+    if not set(map(type, listed)) <= {str}:
+        try:
+            listed = [item.decode() if isinstance(item, bytes) else item for item in listed]
+        except UnicodeDecodeError as error:
+            raise _wrong(name, "bytes that are not UTF-8", expected, str(error)) from error
+        odd = next((item for item in listed if not isinstance(item, str)), None)
+        if odd is not None:
+            raise _wrong(
+                name, f"an element of type {type(odd).__name__}", expected, "every element must be a str"
+            )
     strings = np.empty(array.shape, dtype=object)
     strings.reshape(-1)[:] = listed
     return strings

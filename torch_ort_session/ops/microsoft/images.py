@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
-from torch_ort_session.ops._helpers.windows import pad_spatial, per_axis, window_pads, windows
+from torch_ort_session.ops._helpers.windows import fold_windows, pad_spatial, per_axis, window_pads
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.conv import conv_transpose
 from torch_ort_session.ops.onnx.grid import grid_sample_16
@@ -207,13 +207,26 @@ def max_pool_with_mask(
     open_ = m.reshape(1, -1, *sizes) != 0
     if rank > 1:
         open_ = open_ | (torch.arange(math.prod(sizes), device=x.device).reshape(sizes) == 0)
+    if open_.shape[1] != batch * channels:
+        planes = torch.arange(batch * channels, device=x.device) % open_.shape[1]
+        open_ = open_.index_select(1, planes)
     # Padding lies outside of every window, so that it ends no row.
-    reached = windows(pad_spatial(open_.to(torch.uint8), begin, end, 1), kernel_shape, strides, ones).cumprod(
-        -1
-    )
-    values = windows(pad_spatial(x, begin, end, lowest), kernel_shape, strides, ones)
-    planes = torch.arange(batch * channels, device=x.device) % open_.shape[1]
-    kept = reached[0].index_select(0, planes).reshape(values.shape) != 0
-    return torch.where(kept, values, torch.full((), lowest, dtype=x.dtype, device=x.device)).amax(
-        tuple(range(-rank, 0))
-    )
+    open_ = pad_spatial(open_.reshape(x.shape), begin, end, 1)
+    rows = _open_rows(pad_spatial(x, begin, end, lowest), open_, kernel_shape[-1], strides[-1], lowest)
+    if rank == 1:
+        return rows
+    others = [*kernel_shape[:-1], 1], [*strides[:-1], 1]
+    return fold_windows(rows, *others, ones, torch.maximum)
+
+
+def _open_rows(x: Tensor, open_: Tensor, width: int, stride: int, lowest: float) -> Tensor:
+    """Maxima of windows along the last axis, each of which ends at the first element that is not open."""
+    count = max((x.shape[-1] - width) // stride + 1, 0)
+    best, alive = None, None
+    for shift in range(width):
+        part = slice(shift, shift + max((count - 1) * stride + 1, 0), stride)
+        alive = open_[..., part] if alive is None else alive & open_[..., part]
+        reached = torch.where(alive, x[..., part], lowest)
+        best = reached if best is None else torch.maximum(best, reached)
+    assert best is not None
+    return best

@@ -143,14 +143,24 @@ def reverse_sequence(
     if not isinstance(input, Tensor):
         move = strings.by_position
         return move(reverse_sequence, input, sequence_lens, batch_axis=batch_axis, time_axis=time_axis)
+    batch_axis, time_axis = batch_axis % input.dim(), time_axis % input.dim()
     steps = torch.arange(input.shape[time_axis], device=input.device)
     lengths = sequence_lens.unsqueeze(1)
     source = torch.where(steps < lengths, lengths - 1 - steps, steps)
-    time_first = batch_axis % input.dim() > time_axis % input.dim()
+    source = source.t() if batch_axis > time_axis else source
+    if batch_axis + time_axis == 1:
+        # Whole rows are copied, each by its place among all of them, which gather checks.
+        count = source.numel()
+        places = torch.arange(count, device=input.device).reshape(source.shape)
+        return bits.movable(_rows, input, places.gather(time_axis, source).reshape(count))
     dims = [1] * input.dim()
     dims[batch_axis], dims[time_axis] = sequence_lens.shape[0], input.shape[time_axis]
-    index = (source.t() if time_first else source).reshape(dims).expand(input.shape)
-    return bits.movable(torch.gather, input, time_axis, index)
+    return bits.movable(torch.gather, input, time_axis, source.reshape(dims).expand(input.shape))
+
+
+def _rows(x: Tensor, places: Tensor) -> Tensor:
+    """Rows of ``x`` [A, B, ...] by their places among the A * B that there are, in its shape."""
+    return x.flatten(0, 1).index_select(0, places).reshape(x.shape)
 
 
 @kernel("Trilu", since=(14,), host=("k",))

@@ -153,9 +153,7 @@ def _max_pool(
     strides: list[int] | None,
     indexed: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    if not x.is_floating_point():
-        # With the channels last torch pools no bytes of more than 127 (255) elements a channel.
-        x = x.contiguous()
+    whole = not x.is_floating_point()
     rank = len(kernel_shape)
     sizes = x.shape[2:]
     if len(sizes) != rank or rank not in _POOLS:
@@ -170,7 +168,10 @@ def _max_pool(
     shift = [0] * rank
     # Of equal elements torch's pooling passes the gradient to the first, a maximum shares it.
     folds = x.numel() >= FOLD_FROM and x.device.type == "cpu" and not indexed and not x.requires_grad
-    folds = folds and max(kernel_shape) <= _FOLDED and not is_channels_last(x)
+    folds = folds and max(kernel_shape) <= _FOLDED and (whole or not is_channels_last(x))
+    if whole and not folds:
+        # With the channels last torch pools no bytes of more than 127 (255) elements a channel.
+        x = x.contiguous()
     if folds or begin != end or any(pad > half for pad, half in zip(begin, halves, strict=True)):
         counts = window_counts(sizes, kernel_shape, strides, dilations, begin, ceil_mode, end)
         closing = closing_pads(sizes, kernel_shape, strides, dilations, begin, counts)

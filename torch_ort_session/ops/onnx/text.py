@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,14 +47,19 @@ def string_split(
 
     Source: https://onnx.ai/onnx/operators/onnx__StringSplit.html
     """
-    rows = [text.split(delimiter or None, -1 if maxsplit is None else maxsplit) for text in strings.flat(X)]
-    counts = [len(row) for row in rows]
+    parts: list[str] = []
+    counts: list[int] = []
+    for text in strings.flat(X):
+        row = text.split(delimiter or None, -1 if maxsplit is None else maxsplit)
+        counts.append(len(row))
+        parts += row
     most = max(counts, default=0)
-    padded = [part for row in rows for part in (*row, *[""] * (most - len(row)))]
-    return (
-        strings.array(padded, (*X.shape, most)),
-        torch.tensor(counts, dtype=torch.int64).reshape(tuple(X.shape)),
-    )
+    table = strings.array(parts)
+    if len(parts) != len(counts) * most:
+        padded = np.full((len(counts), most), "", np.object_)
+        padded[np.arange(most) < np.array(counts)[:, None]] = table
+        table = padded
+    return table.reshape(*X.shape, most), strings.numbers(counts, X.shape, torch.int64)
 
 
 @kernel("RegexFullMatch", since=(20,), seam=_HOST)
@@ -73,8 +79,8 @@ def regex_full_match(X: Strings, *, pattern: str | None = None) -> Tensor:
         match = re.compile(pattern).fullmatch
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
-    found = [match(text) is not None for text in strings.flat(X)]
-    return torch.tensor(found, dtype=torch.bool).reshape(tuple(X.shape))
+    # A match is true whatever it holds.
+    return strings.numbers(map(bool, map(match, strings.flat(X))), X.shape, torch.bool)
 
 
 @kernel("StringNormalizer", since=(10,), seam=_HOST)
