@@ -49,5 +49,12 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "quantized_pair(Tensor a, Tensor a_scale, Tensor? a_zero, Tensor b, Tensor b_scale, Tensor? b_zero, "
       "Tensor scale, Tensor? zero, bool product, int instructions=-1) -> Tensor");
   m.def("by_table(Tensor x, Tensor table) -> Tensor");
+  m.def(
+      "gqa_decode(Tensor query, Tensor? key, Tensor? value, Tensor past_key, Tensor past_value, Tensor last, "
+      "SymInt total, Tensor? cos, Tensor? sin, Tensor? position, Tensor? bias, Tensor? sink, int heads, "
+      "int groups, float scale, int window, float softcap, bool interleaved, bool smooth, int node, "
+      "Tensor(a!)? word, int instructions=-1) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def("cache_append_(Tensor(a!)[] caches, Tensor[] fresh, Tensor[] starts, Tensor? word) -> ()");
+  m.def("cache_appended(Tensor past, Tensor fresh, Tensor start, SymInt rows) -> Tensor");
   m.def("top_k(Tensor x, int k, int axis, bool largest) -> Tensor");
 }

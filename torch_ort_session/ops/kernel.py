@@ -70,6 +70,10 @@ class Validation(Protocol):
         """Note the first number outside of ``[low, high]``; return numbers that lie within."""
         ...
 
+    def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
+        """For ops that note bad data themselves: the number of a node, and the word if somebody asks."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class KernelContext:

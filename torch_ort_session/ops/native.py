@@ -24,7 +24,14 @@ import torch
 from torch.autograd import forward_ad
 
 from torch_ort_session._version import __version__
-from torch_ort_session.ops import native_bytes, native_checks, native_norms, native_shapes, native_weights
+from torch_ort_session.ops import (
+    native_attention,
+    native_bytes,
+    native_checks,
+    native_norms,
+    native_shapes,
+    native_weights,
+)
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -294,7 +301,14 @@ def _describe_ops() -> None:
         return torch.empty(index.shape, dtype=torch.int64, device=index.device)
 
     torch.library.register_fake("torch_ort_session::check_index", check_index)
-    for module in (native_bytes, native_checks, native_norms, native_shapes, native_weights):
+    for module in (
+        native_attention,
+        native_bytes,
+        native_checks,
+        native_norms,
+        native_shapes,
+        native_weights,
+    ):
         module.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
 
 

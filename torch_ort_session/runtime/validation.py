@@ -113,6 +113,10 @@ class ValidationWord:
             checks = self._checks = checks_on(self.word.device)
         return checks.range(values, low, high, int(flag), self._number(node), self.word)
 
+    def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
+        """The number of a node, and the word."""
+        return self._number(node), self.word
+
     def _number(self, node: Node) -> int:
         key = (node.name, node.domain, node.op)
         number = self.numbers.get(key)
@@ -238,6 +242,10 @@ class Unvalidated:
         if checks is None:
             checks = self._checks = checks_on(self._device)
         return checks
+
+    def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
+        """No number, and no word."""
+        return 0, None
 
 
 def validation_for(device: torch.device, validate: Validate) -> ValidationWord | Unvalidated:

@@ -1,24 +1,7 @@
-// The kernels of weights.h for weights of floats, and how floats are read; see weights_body.h.
+// The kernels of weights.h for weights of floats; see weights_body.h.
+#include "tos/load_body.h"
+
 namespace {
-
-// a * b + c
-template <typename L>
-L fused(const L& a, const L& b, const L& c) {
-  return a.times_plus(b, c);
-}
-
-float real_at(Real type, const void* from, int64_t at) {
-  if (type == Real::kFloat) return static_cast<const float*>(from)[at];
-  const uint16_t bits = static_cast<const uint16_t*>(from)[at];
-  return type == Real::kHalf ? real_of_half(bits) : real_of_bfloat(bits);
-}
-
-template <typename L>
-L load_reals(Real type, const void* from, int64_t at) {
-  if (type == Real::kFloat) return L::load(static_cast<const float*>(from) + at);
-  const uint16_t* bits = static_cast<const uint16_t*>(from) + at;
-  return type == Real::kHalf ? L::load_half(bits) : L::load_bfloat(bits);
-}
 
 template <typename L>
 float dot_row(Real type, const void* w, int64_t from, const float* x, int64_t columns) {

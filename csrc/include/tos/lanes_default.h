@@ -32,7 +32,7 @@ float real_of_half(uint16_t bits) {
 }
 
 // The bytes of a number of lanes or less, zeros behind.
-uint64_t some_bytes(const uint8_t* from, int64_t count) {
+[[maybe_unused]] uint64_t some_bytes(const uint8_t* from, int64_t count) {
   uint64_t bytes = 0;
   std::memcpy(&bytes, from, static_cast<size_t>(count));
   return bytes;

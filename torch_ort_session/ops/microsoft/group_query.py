@@ -6,7 +6,6 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,6 +21,7 @@ from torch_ort_session.ops._helpers.attention import (
     visible,
     weighted,
 )
+from torch_ort_session.ops._helpers.decode_step import Attending, Tables, Weighing, decode_step, present
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops._helpers.kv_cache import (
     Stored,
@@ -36,17 +36,6 @@ from torch_ort_session.ops._helpers.kv_cache import (
 )
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
-
-
-@dataclass(frozen=True, slots=True)
-class _Weighing:
-    """How scores become probabilities."""
-
-    scale: float | None
-    softcap: float
-    sink: Tensor | None
-    smooth: bool
-    output: int
 
 
 @kernel(
@@ -138,6 +127,18 @@ def group_query_attention(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.GroupQueryAttention
     """
+    weighing = Weighing(scale or None, softcap, head_sink, smooth_softmax == 1)
+    tables = _tables(do_rotary, cos_cache, sin_cache, position_ids, rotary_interleaved)
+    integers = k_quant_type != "NONE" or v_quant_type != "NONE"
+    normed = q_norm_weight is not None or k_norm_weight is not None
+    if causal and not (qk_output or sliding_window_cache or integers or normed) and query_seqlens is None:
+        how = Attending(num_heads, kv_num_heads, local_window_size, attention_bias, weighing)
+        past = past_key, past_value
+        step = decode_step((query, key, value), past, seqlens_k, total_sequence_length, tables, how, ctx)
+        if step is not None and past_key is not None and past_value is not None:
+            present_key = present(past_key, step.key, step.start, total_sequence_length)
+            present_value = present(past_value, step.value, step.start, total_sequence_length)
+            return step.y, present_key, present_value, None
     q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
         width = q.shape[3:]
@@ -152,16 +153,13 @@ def group_query_attention(
     else:
         # The first call fills an empty cache, where shorter samples are padded behind.
         before = torch.zeros_like(valid) if total_sequence_length == length else valid - length
-    if do_rotary:
-        if cos_cache is None or sin_cache is None:
-            raise ValueError("do_rotary needs cos_cache and sin_cache.")
+    if tables is not None:
         if position_ids is None:
             position_ids = before.unsqueeze(1) + torch.arange(length, device=q.device)
-        position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
-        cos, sin = cos_cache[position_ids].unsqueeze(1), sin_cache[position_ids].unsqueeze(1)
-        width_of = 2 * cos_cache.shape[1]
-        q = rotate(q, cos, sin, width_of, rotary_interleaved != 0)
-        k = rotate(k, cos, sin, width_of, rotary_interleaved != 0)
+        position_ids = check_index(position_ids, tables.cos.shape[0], ctx)
+        cos, sin = tables.cos[position_ids].unsqueeze(1), tables.sin[position_ids].unsqueeze(1)
+        q = rotate(q, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
+        k = rotate(k, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
     keys = _stored(k_quant_type, k_scale, kv_cache_bit_width, past_key)
     values = _stored(v_quant_type, v_scale, kv_cache_bit_width, past_value)
     k, v = quantized(k, keys), quantized(v, values)
@@ -191,11 +189,20 @@ def group_query_attention(
         )
         if attention_bias is not None:
             mask = combine(attention_bias[..., :total_sequence_length], mask)
-    weighing = _Weighing(scale or None, softcap, head_sink, smooth_softmax == 1, qk_output)
     seen_key = clean(dequantized(seen_key, keys, q.dtype), counts)
     seen_value = clean(dequantized(seen_value, values, q.dtype), counts)
-    y, products = _attend(q, seen_key, seen_value, mask, weighing)
+    y, products = _attend(q, seen_key, seen_value, mask, weighing, qk_output)
     return merge_heads(y), present_key, present_value, products
+
+
+def _tables(
+    rotary: int, cos: Tensor | None, sin: Tensor | None, position: Tensor | None, pairs: int
+) -> Tables | None:
+    if not rotary:
+        return None
+    if cos is None or sin is None:
+        raise ValueError("do_rotary needs cos_cache and sin_cache.")
+    return Tables(cos, sin, position, pairs != 0)
 
 
 def _stored(kind: str, scale: Tensor | None, bits: int, past: Tensor | None) -> Stored:
@@ -232,9 +239,9 @@ def _heads(
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, how: _Weighing
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, how: Weighing, output: int
 ) -> tuple[Tensor, Tensor | None]:
-    if how.softcap == 0.0 and how.sink is None and not how.smooth and how.output == 0:
+    if how.softcap == 0.0 and how.sink is None and not how.smooth and output == 0:
         return fused(q, k, v, mask, scale=how.scale), None
     values = scores(q, k, how.scale or 1.0 / math.sqrt(q.shape[3]))
     if how.softcap:
@@ -246,5 +253,5 @@ def _attend(
         sink = q.new_zeros(1) if how.sink is None else how.sink
         column = sink.reshape(1, -1, 1, 1).expand(q.shape[0], q.shape[1], q.shape[2], 1)
         probabilities = torch.softmax(torch.cat((values, column), 3), -1)[..., :-1]
-    products = (None, values, probabilities)[how.output]
+    products = (None, values, probabilities)[output]
     return weighted(probabilities, v), products

@@ -1,0 +1,257 @@
+// A step of GroupQueryAttention: a few new queries of each sample over its cache and its new rows.
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "tos/gqa_inputs.h"
+#include "tos/group_query.h"
+#include "tos/reals.h"
+#include "tos/word.h"
+
+namespace tos {
+
+namespace {
+
+AttendRows attend_rows_for(int64_t instructions) {
+#ifdef TOS_X86
+  const WeightKernels* kernels = &kernels_for(instructions);
+  if (kernels == kernels_of(Instructions::kAvx2)) return attend_rows_avx2;
+  if (kernels == kernels_of(Instructions::kAvx512)) return attend_rows_avx512;
+  if (kernels == kernels_of(Instructions::kAvx512Vnni)) return attend_rows_avx512;
+#else
+  kernels_for(instructions);
+#endif
+  return attend_rows_default;
+}
+
+// Parts that the rows of a sample are split into, whatever their number and that of threads.
+constexpr int64_t kRowsOfPart = 512;
+constexpr int64_t kMostParts = 8;
+constexpr int64_t kTasksWanted = 16;
+
+template <typename T>
+float at(const void* from, int64_t place) {
+  return static_cast<float>(static_cast<const T*>(from)[place]);
+}
+
+// One row of a head, rotated, in floats.
+template <typename T>
+void rotated(const GqaDecode& step, const void* from, int64_t start, int64_t angle, float factor, float* to) {
+  const int64_t half = step.angles;
+  for (int64_t d = 2 * half; d < step.width; ++d) to[d] = at<T>(from, start + d) * factor;
+  for (int64_t i = 0; i < half; ++i) {
+    const int64_t first = step.interleaved ? 2 * i : i, second = step.interleaved ? 2 * i + 1 : i + half;
+    const float cos = at<T>(step.cos, angle * half + i), sin = at<T>(step.sin, angle * half + i);
+    const float a = at<T>(from, start + first), b = at<T>(from, start + second);
+    to[first] = (a * cos - b * sin) * factor;
+    to[second] = (a * sin + b * cos) * factor;
+  }
+}
+
+// What a task keeps: for each of its queries the greatest score, the sum and the weighted values.
+struct Partial {
+  std::vector<float> most, sum, total;
+};
+
+template <typename T>
+class Decoder {
+ public:
+  Decoder(const GqaDecode& step, Real type, AttendRows attend)
+      : step_(step),
+        type_(type),
+        attend_(attend),
+        each_(step.heads / step.groups),
+        queries_(each_ * step.length) {
+    const int64_t pairs = step.batch * step.groups;
+    const int64_t wanted = std::min((kTasksWanted + pairs - 1) / pairs, kMostParts);
+    parts_ = std::clamp<int64_t>(step.capacity / kRowsOfPart, 1, std::max<int64_t>(wanted, 1));
+    angles_.resize(static_cast<size_t>(step.batch * step.length));
+  }
+
+  // Says where each sample begins and which angles turn its rows; notes what cannot be.
+  void place(int64_t* start, int32_t node, int32_t* word) {
+    for (int64_t b = 0; b < step_.batch; ++b) {
+      const GqaPlace place = gqa_place(step_, b);
+      start[b] = place.before;
+      if (!place.good && word != nullptr) {
+        word::note(word, word::kPositionOutOfRange, node, step_.last[b], step_.length - 1,
+                   gqa_most(step_) - 1, 1);
+      }
+      for (int64_t l = 0; l < step_.length && step_.angles != 0; ++l) {
+        int64_t bad = 0;
+        const int64_t wanted = gqa_angle(step_, place, b, l);
+        angles_[static_cast<size_t>(b * step_.length + l)] = safe_index(wanted, step_.positions, bad);
+        if (bad != 0 && place.good && word != nullptr) {
+          word::note(word, word::kIndexOutOfRange, node, wanted, -step_.positions, step_.positions - 1, 1);
+        }
+      }
+    }
+    start_ = start;
+  }
+
+  // New rows as the cache holds them.
+  void renew() {
+    const int64_t width = step_.width;
+    std::vector<float> row(static_cast<size_t>(width));
+    for (int64_t b = 0; b < step_.batch; ++b) {
+      for (int64_t g = 0; g < step_.groups; ++g) {
+        for (int64_t l = 0; l < step_.length; ++l) {
+          const int64_t to = ((b * step_.groups + g) * step_.length + l) * width;
+          const int64_t key = b * step_.key_batch + l * step_.key_row + g * width;
+          rotated<T>(step_, step_.key, key, angle(b, l), 1.0f, row.data());
+          for (int64_t d = 0; d < width; ++d) fresh(step_.fresh_key)[to + d] = static_cast<T>(row[d]);
+          const int64_t value = b * step_.value_batch + l * step_.value_row + g * width;
+          const T* from = static_cast<const T*>(step_.value) + value;
+          std::copy(from, from + width, fresh(step_.fresh_value) + to);
+        }
+      }
+    }
+  }
+
+  void run() {
+    const int64_t pairs = step_.batch * step_.groups, tasks = pairs * parts_;
+    std::vector<Partial> partials(static_cast<size_t>(tasks));
+    at::parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        partials[static_cast<size_t>(task)] = attend(task / parts_, task % parts_);
+      }
+    });
+    for (int64_t pair = 0; pair < pairs; ++pair) finish(pair, partials.data() + pair * parts_);
+  }
+
+ private:
+  static T* fresh(void* to) { return static_cast<T*>(to); }
+  int64_t angle(int64_t b, int64_t l) const { return angles_[static_cast<size_t>(b * step_.length + l)]; }
+
+  Partial attend(int64_t pair, int64_t part) const {
+    const int64_t b = pair / step_.groups, g = pair % step_.groups, width = step_.width;
+    const int64_t before = std::max<int64_t>(start_[b], 0);
+    const size_t count = static_cast<size_t>(queries_), wide = count * static_cast<size_t>(width);
+    Partial made{std::vector<float>(count, -HUGE_VALF), std::vector<float>(count), std::vector<float>(wide)};
+    std::vector<float> rows(wide), scores(count * kRowsOfCache);
+    std::vector<int64_t> low(count), high(count);
+    std::vector<const void*> bias(count);
+    for (int64_t l = 0; l < step_.length; ++l) {
+      for (int64_t i = 0; i < each_; ++i) {
+        const int64_t h = g * each_ + i;
+        const size_t q = static_cast<size_t>(l * each_ + i);
+        const int64_t from = b * step_.query_batch + l * step_.query_row + h * width;
+        rotated<T>(step_, step_.query, from, angle(b, l), step_.scale, rows.data() + q * width);
+        high[q] = before + l + 1;
+        low[q] = step_.window > 0 ? std::max<int64_t>(high[q] - step_.window, 0) : 0;
+        if (step_.bias != nullptr) {
+          bias[q] = static_cast<const T*>(step_.bias) + b * step_.bias_batch + h * step_.bias_head +
+                    l * step_.bias_row;
+        }
+      }
+    }
+    const CacheQueries queries{queries_,
+                               rows.data(),
+                               low.data(),
+                               high.data(),
+                               step_.bias == nullptr ? nullptr : bias.data(),
+                               step_.softcap,
+                               scores.data(),
+                               made.most.data(),
+                               made.sum.data(),
+                               made.total.data()};
+    // What the first query does not see, no later one does.
+    const int64_t seen = std::max<int64_t>(before - low[0], 0);
+    const int64_t each = (seen + parts_ - 1) / parts_;
+    const int64_t from = std::min(low[0] + part * each, before), to = std::min(from + each, before);
+    if (to > from) {
+      const T* keys =
+          static_cast<const T*>(step_.past_key) + b * step_.past_key_batch + g * step_.past_key_head;
+      const T* values =
+          static_cast<const T*>(step_.past_value) + b * step_.past_value_batch + g * step_.past_value_head;
+      attend_({type_, keys + from * step_.past_key_row, values + from * step_.past_value_row,
+               step_.past_key_row, step_.past_value_row, width, from, to - from},
+              queries);
+    }
+    if (part + 1 == parts_) {
+      const int64_t at = pair * step_.length * width;
+      attend_({type_, fresh(step_.fresh_key) + at, fresh(step_.fresh_value) + at, width, width, width, before,
+               step_.length},
+              queries);
+    }
+    return made;
+  }
+
+  // The parts together, with the sink.
+  void finish(int64_t pair, const Partial* parts) const {
+    const int64_t b = pair / step_.groups, g = pair % step_.groups, width = step_.width;
+    std::vector<float> total(static_cast<size_t>(width));
+    for (int64_t q = 0; q < queries_; ++q) {
+      const int64_t l = q / each_, h = g * each_ + q % each_;
+      const bool sinks = step_.sink != nullptr || step_.smooth;
+      const float sink = step_.sink != nullptr ? at<T>(step_.sink, h) : 0.0f;
+      float most = sinks ? sink : -HUGE_VALF, sum = 0.0f;
+      const size_t query = static_cast<size_t>(q);
+      for (int64_t p = 0; p < parts_; ++p) {
+        if (!(parts[p].most[query] <= most)) most = parts[p].most[query];
+      }
+      if (sinks) sum = std::exp(sink - most);
+      std::fill(total.begin(), total.end(), 0.0f);
+      for (int64_t p = 0; p < parts_; ++p) {
+        if (parts[p].most[query] == -HUGE_VALF) continue;
+        const float factor = std::exp(parts[p].most[query] - most);
+        sum += parts[p].sum[query] * factor;
+        const float* from = parts[p].total.data() + q * width;
+        for (int64_t d = 0; d < width; ++d) total[static_cast<size_t>(d)] += from[d] * factor;
+      }
+      T* to = static_cast<T*>(step_.y) + ((b * step_.length + l) * step_.heads + h) * width;
+      // A query without any key in sight gives zeros.
+      for (int64_t d = 0; d < width; ++d) {
+        to[d] = static_cast<T>(sum == 0.0f ? 0.0f : total[static_cast<size_t>(d)] / sum);
+      }
+    }
+  }
+
+  const GqaDecode& step_;
+  Real type_;
+  AttendRows attend_;
+  int64_t each_;
+  int64_t queries_;
+  int64_t parts_ = 1;
+  std::vector<int64_t> angles_;
+  const int64_t* start_ = nullptr;
+};
+
+GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& key,
+                     const std::optional<at::Tensor>& value, const at::Tensor& past_key,
+                     const at::Tensor& past_value, const at::Tensor& last, int64_t total,
+                     const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin,
+                     const std::optional<at::Tensor>& position, const std::optional<at::Tensor>& bias,
+                     const std::optional<at::Tensor>& sink, int64_t heads, int64_t groups, double scale,
+                     int64_t window, double softcap, bool interleaved, bool smooth, int64_t node,
+                     const std::optional<at::Tensor>& word, int64_t instructions) {
+  const GqaInputs given{query, key,    value,    past_key,    past_value, last,  total,
+                        cos,   sin,    position, bias,        sink,       heads, groups,
+                        scale, window, softcap,  interleaved, smooth};
+  int32_t* noted = gqa_word(word, query);
+  GqaResult made;
+  const GqaDecode step = gqa_step(given, made);
+  const AttendRows attend = attend_rows_for(instructions);
+  int64_t* start = std::get<3>(made).mutable_data_ptr<int64_t>();
+  with_reals(query, [&](const auto* typed) {
+    using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
+    Decoder<Kind> decoder(step, real_type(query), attend);
+    decoder.place(start, static_cast<int32_t>(node), noted);
+    decoder.renew();
+    decoder.run();
+  });
+  return made;
+}
+
+}  // namespace
+
+}  // namespace tos
+
+TORCH_LIBRARY_IMPL(torch_ort_session, CPU, m) { m.impl("gqa_decode", &tos::gqa_decode); }

@@ -1,0 +1,38 @@
+// Attention over rows of a cache, for any machine.
+#include <cmath>
+#include <cstring>
+
+#include "tos/group_query.h"
+#include "tos/lanes_default.h"
+
+namespace tos {
+
+namespace {
+
+using Wide = Lanes4;
+
+Wide greater(const Wide& a, const Wide& b) {
+  Wide made;
+  TOS_UNROLL
+  for (int i = 0; i < Wide::kWidth; ++i) made.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  return made;
+}
+
+Wide power_of_two(const Wide& x) {
+  Wide made;
+  TOS_UNROLL
+  for (int i = 0; i < Wide::kWidth; ++i) {
+    // What is no number has no exponent either, and stays none by what it is multiplied with.
+    const int32_t whole = x.v[i] == x.v[i] ? static_cast<int32_t>(x.v[i]) : 0;
+    made.v[i] = real_of(static_cast<uint32_t>(whole + 127) << 23);
+  }
+  return made;
+}
+
+}  // namespace
+
+#include "tos/group_query_body.h"
+
+void attend_rows_default(const CacheRows& rows, const CacheQueries& queries) { attend(rows, queries); }
+
+}  // namespace tos

@@ -1,0 +1,169 @@
+// The function of group_query.h. Included once by each file of kernels, behind its lanes: `Wide` names them,
+// `greater` is the greater one of each lane (the second where one is no number), and `power_of_two` raises
+// two to whole numbers from -127 on, of which the first one gives zero. Everything is local to that file.
+#include "tos/load_body.h"
+
+namespace {
+
+// exp of what is not positive, zero below the least float of full precision.
+Wide exponential(const Wide& x) {
+  const Wide bounded = greater(Wide::all(-88.029f), x);
+  // Adding this leaves no bits for a fraction.
+  const Wide shift = Wide::all(12582912.0f);
+  const Wide whole = fused(bounded, Wide::all(1.44269504f), shift) + Wide::all(-12582912.0f);
+  const Wide rest = fused(whole, Wide::all(2.12194440e-4f), fused(whole, Wide::all(-0.693359375f), bounded));
+  Wide sum = Wide::all(1.9875691500e-4f);
+  sum = fused(sum, rest, Wide::all(1.3981999507e-3f));
+  sum = fused(sum, rest, Wide::all(8.3334519073e-3f));
+  sum = fused(sum, rest, Wide::all(4.1665795894e-2f));
+  sum = fused(sum, rest, Wide::all(1.6666665459e-1f));
+  sum = fused(sum, rest, Wide::all(5.0000001201e-1f));
+  return fused(sum * rest, rest, rest + Wide::all(1.0f)) * power_of_two(whole);
+}
+
+// Scores of kCount queries, from `first` on, for some rows.
+template <Real kType, int kCount>
+void score_rows(const CacheRows& rows, const CacheQueries& queries, int64_t first, int64_t begin,
+                int64_t count) {
+  const int64_t width = rows.width;
+  const float* q = queries.rows + first * width;
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t at = (begin + j) * rows.key_stride;
+    Wide part[kCount];
+    TOS_UNROLL
+    for (int i = 0; i < kCount; ++i) part[i] = Wide::all(0.0f);
+    int64_t d = 0;
+    for (; d + Wide::kWidth <= width; d += Wide::kWidth) {
+      const Wide key = load_reals<Wide>(kType, rows.keys, at + d);
+      TOS_UNROLL
+      for (int i = 0; i < kCount; ++i) part[i] = fused(key, Wide::load(q + i * width + d), part[i]);
+    }
+    float sum[kCount];
+    TOS_UNROLL
+    for (int i = 0; i < kCount; ++i) sum[i] = part[i].sum();
+    for (; d < width; ++d) {
+      const float key = real_at(kType, rows.keys, at + d);
+      for (int i = 0; i < kCount; ++i) sum[i] += key * q[i * width + d];
+    }
+    TOS_UNROLL
+    for (int i = 0; i < kCount; ++i) queries.scores[(first + i) * kRowsOfCache + j] = sum[i];
+  }
+}
+
+// What a query sees of its scores; the greatest of them.
+float see(const CacheRows& rows, const CacheQueries& queries, int64_t q, int64_t begin, int64_t count) {
+  float* scores = queries.scores + q * kRowsOfCache;
+  const int64_t start = rows.position + begin;
+  if (queries.softcap != 0.0f) {
+    for (int64_t j = 0; j < count; ++j) scores[j] = std::tanh(scores[j] / queries.softcap) * queries.softcap;
+  }
+  if (queries.bias != nullptr) {
+    for (int64_t j = 0; j < count; ++j) scores[j] += real_at(rows.type, queries.bias[q], start + j);
+  }
+  float most = -HUGE_VALF;
+  for (int64_t j = 0; j < count; ++j) {
+    if (start + j < queries.low[q] || start + j >= queries.high[q]) scores[j] = -HUGE_VALF;
+    // Kept where it is no number, so that the sums are none either.
+    if (!(scores[j] <= most)) most = scores[j];
+    if (most != most) break;
+  }
+  return most;
+}
+
+// Scores become weights, beside the greatest score so far; false where there is nothing to add.
+bool weigh(const CacheRows& rows, const CacheQueries& queries, int64_t q, int64_t begin, int64_t count) {
+  float* scores = queries.scores + q * kRowsOfCache;
+  const float most = see(rows, queries, q, begin, count);
+  if (most == -HUGE_VALF) return false;
+  const float before = queries.most[q];
+  if (!(most <= before)) {
+    queries.most[q] = most;
+    float factor[Wide::kWidth];
+    exponential(Wide::all(before - most)).store(factor);
+    queries.sum[q] *= factor[0];
+    float* total = queries.total + q * rows.width;
+    for (int64_t d = 0; d < rows.width; ++d) total[d] *= factor[0];
+  }
+  // Behind the last one lies what gives no weight.
+  const int64_t whole = (count + Wide::kWidth - 1) / Wide::kWidth * Wide::kWidth;
+  for (int64_t j = count; j < whole; ++j) scores[j] = -HUGE_VALF;
+  const Wide minus = Wide::all(-queries.most[q]);
+  Wide sum = Wide::all(0.0f);
+  for (int64_t j = 0; j < whole; j += Wide::kWidth) {
+    const Wide weight = exponential(Wide::load(scores + j) + minus);
+    weight.store(scores + j);
+    sum = sum + weight;
+  }
+  queries.sum[q] += sum.sum();
+  return true;
+}
+
+// Adds the weighted values of some rows for kCount queries from `first` on.
+template <Real kType, int kCount>
+void add_values(const CacheRows& rows, const CacheQueries& queries, int64_t first, int64_t begin,
+                int64_t count) {
+  constexpr int kParts = 2;
+  const int64_t width = rows.width;
+  const float* weights = queries.scores + first * kRowsOfCache;
+  float* total = queries.total + first * width;
+  int64_t d = 0;
+  for (; d + kParts * Wide::kWidth <= width; d += kParts * Wide::kWidth) {
+    Wide sum[kCount][kParts];
+    TOS_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      TOS_UNROLL
+      for (int p = 0; p < kParts; ++p) sum[i][p] = Wide::load(total + i * width + d + p * Wide::kWidth);
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t at = (begin + j) * rows.value_stride + d;
+      Wide value[kParts];
+      TOS_UNROLL
+      for (int p = 0; p < kParts; ++p) value[p] = load_reals<Wide>(kType, rows.values, at + p * Wide::kWidth);
+      TOS_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        const Wide weight = Wide::all(weights[i * kRowsOfCache + j]);
+        TOS_UNROLL
+        for (int p = 0; p < kParts; ++p) sum[i][p] = fused(value[p], weight, sum[i][p]);
+      }
+    }
+    TOS_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      TOS_UNROLL
+      for (int p = 0; p < kParts; ++p) sum[i][p].store(total + i * width + d + p * Wide::kWidth);
+    }
+  }
+  for (; d < width; ++d) {
+    for (int64_t j = 0; j < count; ++j) {
+      const float value = real_at(kType, rows.values, (begin + j) * rows.value_stride + d);
+      for (int i = 0; i < kCount; ++i) total[i * width + d] += value * weights[i * kRowsOfCache + j];
+    }
+  }
+}
+
+template <Real kType>
+void attend_typed(const CacheRows& rows, const CacheQueries& queries) {
+  constexpr int kAtOnce = 4;
+  for (int64_t begin = 0; begin < rows.count; begin += kRowsOfCache) {
+    const int64_t left = rows.count - begin, count = left < kRowsOfCache ? left : kRowsOfCache;
+    int64_t q = 0;
+    for (; q + kAtOnce <= queries.count; q += kAtOnce)
+      score_rows<kType, kAtOnce>(rows, queries, q, begin, count);
+    for (; q < queries.count; ++q) score_rows<kType, 1>(rows, queries, q, begin, count);
+    for (q = 0; q < queries.count; ++q) {
+      if (weigh(rows, queries, q, begin, count)) continue;
+      for (int64_t j = 0; j < count; ++j) queries.scores[q * kRowsOfCache + j] = 0.0f;
+    }
+    for (q = 0; q + kAtOnce <= queries.count; q += kAtOnce) {
+      add_values<kType, kAtOnce>(rows, queries, q, begin, count);
+    }
+    for (; q < queries.count; ++q) add_values<kType, 1>(rows, queries, q, begin, count);
+  }
+}
+
+void attend(const CacheRows& rows, const CacheQueries& queries) {
+  if (rows.type == Real::kFloat) return attend_typed<Real::kFloat>(rows, queries);
+  if (rows.type == Real::kHalf) return attend_typed<Real::kHalf>(rows, queries);
+  attend_typed<Real::kBFloat16>(rows, queries);
+}
+
+}  // namespace

@@ -1,0 +1,168 @@
+"""Steps of GroupQueryAttention for tests of its kernels, and what they give in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+ROUNDING = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+"""How far a result may be from float64's, as a share of the largest magnitude."""
+
+
+class Step(NamedTuple):
+    """What the op takes."""
+
+    query: Tensor
+    key: Tensor | None
+    value: Tensor | None
+    past_key: Tensor
+    past_value: Tensor
+    last: Tensor
+    total: int
+    cos: Tensor | None
+    sin: Tensor | None
+    position: Tensor | None
+    bias: Tensor | None
+    sink: Tensor | None
+    heads: int
+    groups: int
+    scale: float
+    window: int
+    softcap: float
+    interleaved: bool
+    smooth: bool
+
+    def arguments(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    @property
+    def length(self) -> int:
+        return self.query.shape[1]
+
+    @property
+    def before(self) -> list[int]:
+        """Rows of the cache that count, by sample."""
+        return [last + 1 - self.length for last in self.last.tolist()]
+
+
+def step(
+    seed: int,
+    dtype: torch.dtype,
+    *,
+    heads: int,
+    groups: int,
+    width: int,
+    capacity: int,
+    batch: int = 2,
+    length: int = 1,
+    window: int = -1,
+    softcap: float = 0.0,
+    smooth: bool = False,
+    sink: bool = False,
+    bias: bool = False,
+    packed: bool = False,
+    rotary: str = "",
+    positions: bool = False,
+    scale: float | None = None,
+    total: int | None = None,
+) -> Step:
+    """A random one; the first sample's cache is full but for the new rows."""
+    random = torch.Generator().manual_seed(seed)
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random).to(dtype)
+
+    before = torch.randint(0, capacity - length + 1, (batch,), generator=random)
+    before[0] = capacity - length
+    total = capacity if total is None else total
+    query, key, value = made(batch, length, heads * width), None, None
+    if packed:
+        query = made(batch, length, (heads + 2 * groups) * width)
+    else:
+        key, value = made(batch, length, groups * width), made(batch, length, groups * width)
+    half = width // 2 // (2 if rotary == "part" else 1)
+    turned = bool(rotary) and half > 0
+    angles = torch.rand(capacity + 3, half, generator=random) * 6
+    return Step(
+        query,
+        key,
+        value,
+        made(batch, groups, capacity, width),
+        made(batch, groups, capacity, width),
+        (before + length - 1).to(torch.int32),
+        total,
+        angles.cos().to(dtype) if turned else None,
+        angles.sin().to(dtype) if turned else None,
+        torch.randint(-3, capacity, (batch, length), generator=random) if turned and positions else None,
+        made(1, heads, length, total + 2) if bias else None,
+        made(heads) if sink else None,
+        heads,
+        groups,
+        1 / math.sqrt(width) if scale is None else scale,
+        window,
+        softcap,
+        rotary == "pairs",
+        smooth,
+    )
+
+
+class Wanted(NamedTuple):
+    """What it gives: the result, and the new rows."""
+
+    y: Tensor
+    key: Tensor
+    value: Tensor
+
+
+def reference(one: Step) -> Wanted:
+    """The same in float64, row by row."""
+    batch, length, width = one.query.shape[0], one.length, one.past_key.shape[3]
+    if one.key is None or one.value is None:
+        sizes = [one.heads * width, one.groups * width, one.groups * width]
+        query, key, value = torch.split(one.query, sizes, 2)
+    else:
+        query, key, value = one.query, one.key, one.value
+    query, key, value = (
+        part.double().reshape(batch, length, -1, width).transpose(1, 2) for part in (query, key, value)
+    )
+    y = torch.zeros(batch, length, one.heads, width, dtype=torch.float64)
+    for b, before in enumerate(one.before):
+        places = torch.arange(before, before + length) if one.position is None else one.position[b]
+        query[b], key[b] = turned(one, query[b], places), turned(one, key[b], places)
+        rounded = key[b].to(one.query.dtype).double()
+        keys = torch.cat((one.past_key[b, :, :before].double(), rounded), 1)
+        values = torch.cat((one.past_value[b, :, :before].double(), value[b]), 1)
+        for h in range(one.heads):
+            g = h * one.groups // one.heads
+            for i in range(length):
+                end = before + i + 1
+                first = max(0, end - one.window) if one.window > 0 else 0
+                scores = keys[g, first:end] @ query[b, h, i] * one.scale
+                if one.softcap:
+                    scores = torch.tanh(scores / one.softcap) * one.softcap
+                if one.bias is not None:
+                    scores = scores + one.bias[0, h, i, first:end].double()
+                logit = one.sink[h : h + 1].double() if one.sink is not None else torch.zeros(1).double()
+                if one.sink is not None or one.smooth:
+                    weights = torch.softmax(torch.cat((scores, logit)), 0)[:-1]
+                else:
+                    weights = torch.softmax(scores, 0)
+                y[b, i, h] = weights @ values[g, first:end]
+    return Wanted(y.reshape(batch, length, -1), key.contiguous(), value.contiguous())
+
+
+def turned(one: Step, x: Tensor, places: Tensor) -> Tensor:
+    """Rows [H, L, D] rotated."""
+    if one.cos is None or one.sin is None:
+        return x
+    cos, sin, half = one.cos[places].double(), one.sin[places].double(), one.cos.shape[1]
+    step, stop = (2, 2 * half) if one.interleaved else (1, half)
+    first = slice(0, stop, step)
+    second = slice(1, stop, 2) if one.interleaved else slice(half, 2 * half)
+    made = x.clone()
+    made[..., first] = x[..., first] * cos - x[..., second] * sin
+    made[..., second] = x[..., first] * sin + x[..., second] * cos
+    return made

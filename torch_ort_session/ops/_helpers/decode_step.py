@@ -1,0 +1,178 @@
+"""A step of a decoder over its cache in one compiled op: see ``csrc/cpu/gqa_decode.cpp``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.rows import differentiated
+from torch_ort_session.ops.kernel import KernelContext
+
+# New rows of a step of few queries over many keys. For more of them matrix products are faster.
+_MOST_ROWS = 8
+
+_FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What queries and keys are turned by; see :func:`~.rotary.rotate`.
+
+    Attributes:
+        cos: [positions, width / 2].
+        sin: [positions, width / 2].
+        position: int64 [B, L]; None counts on from the cache.
+        interleaved: Whether a pair is two neighbours.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    position: Tensor | None
+    interleaved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """How scores become probabilities.
+
+    Attributes:
+        scale: Their factor; None is ``1 / sqrt(D)``.
+        softcap: Their bound by ``tanh``, 0 for none.
+        sink: [H], the logit of a key without a value.
+        smooth: Whether there is one of logit 0.
+    """
+
+    scale: float | None
+    softcap: float
+    sink: Tensor | None
+    smooth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """How new rows attend.
+
+    Attributes:
+        heads: Of queries.
+        groups: Of keys and values.
+        window: Keys in sight, the query's own counted; -1 for no bound.
+        bias: Added to the scores, broadcastable to [B, H, L, T].
+        weighing: The rest.
+    """
+
+    heads: int
+    groups: int
+    window: int
+    bias: Tensor | None
+    weighing: Weighing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """What a step gives.
+
+    Attributes:
+        y: The result [B, L, H * D].
+        key: New keys as the cache holds them [B, G, L, D].
+        value: New values [B, G, L, D].
+        start: Where they belong in the cache, int64 [B]; negative where what tells it cannot be.
+    """
+
+    y: Tensor
+    key: Tensor
+    value: Tensor
+    start: Tensor
+
+
+def decode_step(
+    rows: tuple[Tensor, Tensor | None, Tensor | None],
+    past: tuple[Tensor | None, Tensor | None],
+    last: Tensor,
+    total: int,
+    tables: Tables | None,
+    how: Attending,
+    ctx: KernelContext,
+) -> Decoded | None:
+    """Attention of a few new rows over a cache and themselves, each sample's behind its own rows.
+
+    Args:
+        rows: Queries [B, L, H * D], keys [B, L, G * D] and values; or all three side by side in the first.
+        past: Caches of keys and of values [B, G, C, D].
+        last: int32 [B], the number of rows of each sample after the step, less one.
+        total: The greatest number of rows there can be after the step.
+        tables: What queries and keys are turned by.
+        how: The rest.
+        ctx: Context of the running kernel, which must be declared with ``checks=True``.
+
+    Returns:
+        None where plain ops have to do it: without the op for the device, for many rows, where gradients are
+        wanted, where nobody asks about bad data, and for what is not of one float type.
+    """
+    query, past_key, past_value = rows[0], *past
+    weighing = how.weighing
+    validation = ctx.validation
+    if past_key is None or past_value is None or validation is None or not validation.on:
+        return None
+    length = query.shape[1]
+    if not 0 < length <= _MOST_ROWS or (length == total and length > 1) or not query.shape[0]:
+        return None
+    turning = () if tables is None else (tables.cos, tables.sin)
+    floats = [t for t in (*rows, *past, *turning, how.bias, weighing.sink) if t is not None]
+    if (
+        query.dtype not in _FLOATS
+        or any(t.dtype is not query.dtype for t in floats)
+        or differentiated(*floats)
+    ):
+        return None
+    if last.dtype is not torch.int32 or past_key.shape != past_value.shape or past_key.shape[3] == 0:
+        return None
+    if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < total):
+        return None
+    op = native.device_op("gqa_decode", *floats, last)
+    if op is None:
+        return None
+    place = None if tables is None or tables.position is None else _dense(tables.position)
+    number, word = validation.noting(ctx.node)
+    made = op(
+        *(part if part is None or part.stride(2) == 1 else part.contiguous() for part in rows),
+        *(part if part.stride(3) == 1 else part.contiguous() for part in (past_key, past_value)),
+        _dense(last),
+        total,
+        *(_dense(part) for part in (turning or (None, None))),
+        place,
+        how.bias if how.bias is None or how.bias.stride(3) == 1 else how.bias.contiguous(),
+        _dense(weighing.sink),
+        how.heads,
+        how.groups,
+        weighing.scale or 1.0 / math.sqrt(past_key.shape[3]),
+        how.window,
+        weighing.softcap,
+        tables is not None and tables.interleaved,
+        weighing.smooth,
+        number,
+        word,
+    )
+    return Decoded(*made)
+
+
+def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
+    """A cache with new rows where they belong, and at least ``total`` rows.
+
+    Args:
+        past: [B, G, C, D].
+        fresh: [B, G, L, D].
+        start: As :class:`Decoded` has it.
+        total: Rows that the result has at least.
+    """
+    op = native.device_op("cache_appended", past, fresh, start)
+    assert op is not None, "the library that decodes appends"
+    made: Tensor = op(past, fresh, start, total)
+    return made
+
+
+def _dense(part: Tensor | None) -> Tensor | None:
+    return None if part is None else part.contiguous()
