@@ -43,6 +43,12 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "wants_total, bool wants_inverse, int instructions=-1, *, Tensor(a!) y, Tensor(b!) total, Tensor(c!) "
       "inverse) -> (Tensor(a!), Tensor(b!), Tensor(c!))");
   m.def(
+      "rotary(Tensor x, Tensor cos, Tensor sin, Tensor? positions, int heads, bool interleaved, int node, "
+      "Tensor(a!)? word, int instructions=-1) -> Tensor");
+  m.def(
+      "rotary.out(Tensor x, Tensor cos, Tensor sin, Tensor? positions, int heads, bool interleaved, int "
+      "node, Tensor(a!)? word, int instructions=-1, *, Tensor(b!) out) -> Tensor(b!)");
+  m.def(
       "requantize(Tensor x, Tensor? x_zero, Tensor factor, bool divide, Tensor? zero, ScalarType dtype, "
       "int instructions=-1) -> Tensor");
   m.def(

@@ -21,8 +21,9 @@
 namespace tos {
 
 #include "tos/norm_body.h"
+#include "tos/rotate_body.h"
 
-extern const RowKernels kAvx2Rows = {normalize};
+extern const RowKernels kAvx2Rows = {normalize, rotate};
 
 }  // namespace tos
 

@@ -22,8 +22,9 @@
 namespace tos {
 
 #include "tos/norm_body.h"
+#include "tos/rotate_body.h"
 
-extern const RowKernels kAvx512Rows = {normalize};
+extern const RowKernels kAvx512Rows = {normalize, rotate};
 
 }  // namespace tos
 

@@ -10,7 +10,8 @@
 namespace tos {
 
 #include "tos/norm_body.h"
+#include "tos/rotate_body.h"
 
-extern const RowKernels kDefaultRows = {normalize};
+extern const RowKernels kDefaultRows = {normalize, rotate};
 
 }  // namespace tos

@@ -22,8 +22,7 @@ template <class Value, class Rule>
 __global__ void __launch_bounds__(kCheckThreads)
     check_kernel(const Value* __restrict__ from, int64_t* __restrict__ to, int64_t count, Rule rule,
                  word::Flag flag, int32_t node, int32_t* word) {
-  __shared__ unsigned long long block_first;
-  __shared__ int block_bad;
+  __shared__ FirstBad shared;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   int64_t bad = 0, first = count;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -31,20 +30,10 @@ __global__ void __launch_bounds__(kCheckThreads)
     to[i] = rule.safe(static_cast<int64_t>(from[i]), bad);
     if (bad != before && first == count) first = i;
   }
-  if (word == nullptr || !__syncthreads_or(bad != 0)) return;
+  if (word == nullptr || !found_in_block(bad, first, shared)) return;
   if (threadIdx.x == 0) {
-    block_first = static_cast<unsigned long long>(count);
-    block_bad = 0;
-  }
-  __syncthreads();
-  if (bad != 0) {
-    atomicMin(&block_first, static_cast<unsigned long long>(first));
-    atomicAdd(&block_bad, static_cast<int>(bad));
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const int64_t value = static_cast<int64_t>(from[block_first]);
-    note_from_thread(word, flag, node, value, rule.low(), rule.high(), block_bad);
+    const int64_t value = static_cast<int64_t>(from[shared.place]);
+    note_from_thread(word, flag, node, value, rule.low(), rule.high(), shared.count);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tos/check_index.h"
+#include "tos/strides.h"
 #include "tos/word.h"
 
 namespace tos::cuda {
@@ -54,5 +55,27 @@ struct RowNorm {
 
 // There is at least one row of at least one element.
 void launch_skip_rms_norm(Real type, const RowNorm& norm, cudaStream_t stream);
+
+// Addresses of heads of one type; see Rotary in rotary.cuh.
+struct TurnedHeads {
+  const void* x;
+  const void* cos;
+  const void* sin;
+  const int64_t* positions;
+  void* y;
+  HeadStrides from;
+  HeadStrides to;
+  int64_t tokens;
+  int64_t length;
+  int64_t heads;
+  int64_t size;
+  int64_t half;
+  int64_t limit;
+  bool counted;
+  bool interleaved;
+};
+
+// There is at least one feature. `word` may be nullptr.
+void launch_rotary(Real type, const TurnedHeads& heads, int32_t node, int32_t* word, cudaStream_t stream);
 
 }  // namespace tos::cuda

@@ -31,4 +31,24 @@ __device__ inline void note_from_thread(int32_t* word, word::Flag flag, int32_t 
   }
 }
 
+// What the threads of a block found together.
+struct FirstBad {
+  unsigned long long place;
+  int count;
+};
+
+// Gathers in `shared` how many values are bad and the first place of one, of the threads that found `bad`
+// ones, the first at `first`. Gives whether there are any, to every thread of the block alike.
+__device__ inline bool found_in_block(int64_t bad, int64_t first, FirstBad& shared) {
+  if (!__syncthreads_or(bad != 0)) return false;
+  if (threadIdx.x == 0) shared = {~0ull, 0};
+  __syncthreads();
+  if (bad != 0) {
+    atomicMin(&shared.place, static_cast<unsigned long long>(first));
+    atomicAdd(&shared.count, static_cast<int>(bad));
+  }
+  __syncthreads();
+  return true;
+}
+
 }  // namespace tos::cuda

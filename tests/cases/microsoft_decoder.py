@@ -79,6 +79,7 @@ CASES: tuple[OpCase, ...] = (
     ms("RotaryEmbedding", [t(2, 3, 32), IDS, *ANGLES], grad=True),
     ms("RotaryEmbedding", [t(2, 4, 3, 8), IDS, *ANGLES], {"interleaved": 1}, id="heads"),
     ms("RotaryEmbedding", [t(2, 3, 32), const([2], "int64"), *ANGLES], id="start"),
+    ms("RotaryEmbedding", [t(2, 3, 32), IDS, *ANGLES], {"is_packed_batching": 1}, id="packed"),
     ms(
         "RotaryEmbedding",
         [t(2, 3, 32), IDS, t(12, 2), t(12, 2)],

@@ -36,7 +36,7 @@ def rotary(rng: Generator) -> OpCase:
     batch, heads, length, half = (int(n) for n in rng.integers(1, [4, 4, 6, 5]))
     part = chance(rng, 0.3)
     size, flat = 2 * half + 2 * part, chance(rng)
-    attrs: dict[str, Any] = {"interleaved": int(rng.integers(2))}
+    attrs: dict[str, Any] = {"interleaved": int(rng.integers(2)), "is_packed_batching": int(rng.integers(2))}
     if part:
         attrs |= {"rotary_embedding_dim": 2 * half, "num_heads": heads}
     x = t(batch, length, heads * size) if flat else t(batch, heads, length, size)

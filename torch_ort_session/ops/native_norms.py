@@ -19,6 +19,8 @@ def describe(known: Callable[[str], bool]) -> None:
     """
     if known("skip_rms_norm"):
         torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
+    if known("rotary"):
+        torch.library.register_fake("torch_ort_session::rotary", _rotary)
 
 
 def _skip_rms_norm(
@@ -34,3 +36,17 @@ def _skip_rms_norm(
     total = torch.empty_like(x) if wants_total else x.new_empty(0)
     one = (*x.shape[:-1], 1) if wants_inverse else (0,)
     return torch.empty_like(x), total, x.new_empty(one, dtype=torch.float32)
+
+
+def _rotary(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor | None,
+    heads: int,
+    interleaved: bool,
+    node: int,
+    word: Tensor | None,
+    instructions: int = -1,
+) -> Tensor:
+    return x.new_empty(x.shape)

@@ -17,10 +17,12 @@ from torch_ort_session.runtime.record import Recorder, unavailable
 _NAMESPACE = "torch_ort_session"
 _FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")
 """What the extension says of itself."""
-_OWN = dict.fromkeys(
-    ("RMSNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"),
-    ("skip_rms_norm",),
-)
+_OWN = {
+    "RMSNormalization": ("skip_rms_norm",),
+    "RotaryEmbedding": ("rotary",),
+    "SimplifiedLayerNormalization": ("skip_rms_norm",),
+    "SkipSimplifiedLayerNormalization": ("skip_rms_norm",),
+}
 """Native ops of operators that have their own, whatever the device."""
 _CHECKING = "check_index"
 """The native op of kernels that look at indices."""

@@ -235,6 +235,10 @@ class Unvalidated:
         """Safe numbers: see :meth:`ValidationWord.check_range`."""
         return self._found().range(values, low, high, int(flag), 0, None)
 
+    def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
+        """No number, and no word."""
+        return 0, None
+
     def _found(self) -> Checks:
         if transformed():
             return PLAIN
@@ -242,10 +246,6 @@ class Unvalidated:
         if checks is None:
             checks = self._checks = checks_on(self._device)
         return checks
-
-    def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
-        """No number, and no word."""
-        return 0, None
 
 
 def validation_for(device: torch.device, validate: Validate) -> ValidationWord | Unvalidated:

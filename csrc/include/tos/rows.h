@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "tos/strides.h"
 #include "tos/weights.h"
 
 // Rows of activations that are read and written once, on raw pointers. Each set of instructions has a table
@@ -23,9 +24,29 @@ struct NormRows {
   float epsilon;
 };
 
+// Heads of tokens, of `size` features, of which the first `width` are turned in pairs by the angles of their
+// token, and the others copied. A pair is two neighbours, or one of each half.
+struct RotateRows {
+  const void* x;
+  const void* cos;        // [positions, width / 2]
+  const void* sin;        // like `cos`
+  const int64_t* angles;  // the row of each token there; nullptr where it is the token's number
+  void* y;
+  HeadStrides from;
+  HeadStrides to;
+  int64_t length;  // tokens of a sample
+  int64_t heads;
+  int64_t size;
+  int64_t width;  // even
+  bool interleaved;
+};
+
 struct RowKernels {
   // Rows `begin` to `end`.
   void (*normalize)(Real type, const NormRows& rows, int64_t begin, int64_t end);
+
+  // Tokens `begin` to `end`. `scratch` has 2 * width entries.
+  void (*rotate)(Real type, const RotateRows& rows, int64_t begin, int64_t end, float* scratch);
 };
 
 extern const RowKernels kDefaultRows;

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
-from torch_ort_session.ops._helpers.rotary import rotate
+from torch_ort_session.ops._helpers.rotary import rotate, turned
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -35,30 +35,33 @@ def rotary_embedding(
         cos_cache: [positions, width / 2].
         sin_cache: [positions, width / 2].
         interleaved: Whether a pair is two neighbours rather than one of each half.
-        is_packed_batching: Not supported.
+        is_packed_batching: Whether samples lie behind each other in one, each with its own positions; it
+            changes nothing here.
         num_heads: H; needed only together with ``rotary_embedding_dim``.
         rotary_embedding_dim: Number of features to rotate, 0 for all.
         scale: Not used, as by onnxruntime.
 
     Raises:
-        ValueError: An option that is not supported, or inputs that do not fit each other.
+        ValueError: Inputs do not fit each other.
 
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.RotaryEmbedding
     """
-    if is_packed_batching:
-        raise ValueError("is_packed_batching is not supported.")
     flat = x.dim() == 3
     length = x.shape[1] if flat else x.shape[2]
+    size, heads = x.shape[-1], 0
+    if flat:
+        heads = num_heads if rotary_embedding_dim and num_heads else size // (2 * cos_cache.shape[1])
+        size //= heads
+    width = rotary_embedding_dim or size
+    made = turned(x, cos_cache, sin_cache, position_ids, heads, width, interleaved != 0, ctx)
+    if made is not None:
+        return made
     if position_ids.numel() == 1 and position_ids.dim() == 1:
         position_ids = position_ids + torch.arange(length, device=x.device).unsqueeze(0)
     position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
     cos, sin = cos_cache[position_ids], sin_cache[position_ids]
     if not flat:
-        return rotate(
-            x, cos.unsqueeze(1), sin.unsqueeze(1), rotary_embedding_dim or x.shape[3], interleaved != 0
-        )
-    heads = num_heads if rotary_embedding_dim and num_heads else x.shape[2] // (2 * cos_cache.shape[1])
-    split = x.reshape(x.shape[0], length, heads, x.shape[2] // heads)
-    width = rotary_embedding_dim or split.shape[3]
+        return rotate(x, cos.unsqueeze(1), sin.unsqueeze(1), width, interleaved != 0)
+    split = x.reshape(x.shape[0], length, heads, size)
     return rotate(split, cos.unsqueeze(2), sin.unsqueeze(2), width, interleaved != 0).flatten(2)

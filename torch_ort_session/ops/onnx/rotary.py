@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.index import check_index
-from torch_ort_session.ops._helpers.rotary import rotate
+from torch_ort_session.ops._helpers.rotary import rotate, turned
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -41,6 +41,12 @@ def rotary_embedding(
 
     Source: https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
     """
+    if x.dim() == 4 or num_heads:
+        width = rotary_embedding_dim or (x.shape[3] if x.dim() == 4 else x.shape[2] // (num_heads or 1))
+        given = x, cos_cache, sin_cache, position_ids
+        made = turned(*given, num_heads or 0, width, interleaved != 0, ctx)
+        if made is not None:
+            return made
     if position_ids is not None:
         position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
         cos_cache, sin_cache = F.embedding(position_ids, cos_cache), F.embedding(position_ids, sin_cache)
