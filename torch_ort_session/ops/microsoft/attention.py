@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_ort_session.ops._helpers.attention import fused, masked_scores, merge_heads, scores, split_heads
 from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.padding_mask import combined
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.microsoft.decoder_masked import beams_of, by_beam
@@ -275,6 +276,8 @@ def _buffered(
     total = combined(mask, bias, q, rows, rows - q.shape[2], False, filter_value)
     total = q.new_zeros(()) if total is None else total
     key = torch.arange(rows, device=q.device)
+    counts = (key < valid).unsqueeze(0)
+    k, v = clean(k, counts), clean(v, counts)
     visible = key <= place.unsqueeze(1) if causal else (key < valid).expand(q.shape[2], -1)
     total = torch.where(visible, total, float("-inf"))
     return merge_heads(fused(q, k, v, total, scale=scale))

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers.attention import masked_scores, merge_heads, scores, softmax, split_heads
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # What onnxruntime adds to a score that the mask takes out of sight.
@@ -161,7 +162,8 @@ def attend_one(
     present = (k, v)
     if valid is not None:
         rows = _counted(k.shape[2], mask_index, attention_bias, count)
-        k, v = k[:, :, :rows], v[:, :, :rows]
+        counts = (torch.arange(rows, device=k.device) < valid).unsqueeze(0)
+        k, v = clean(k[:, :, :rows], counts), clean(v[:, :, :rows], counts)
     if cache_indirection is not None and not finished and past_key is not None:
         beams = beams_of(cache_indirection, k.shape[2], valid, ctx)
         k, v = by_beam(k, beams), by_beam(v, beams)

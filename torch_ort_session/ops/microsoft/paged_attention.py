@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, masked_scores, scores, softmax, weighted
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -145,10 +146,12 @@ def paged_attention(
     # One block more, of what is mapped to none.
     pages = check_index(table.reshape(-1), blocks + 1, ctx).to(torch.int64)
     seen = _in_sight(table < blocks, size, owner, place, is_causal != 0, local_window_size)
+    # What nobody sees may be anything.
+    counts = seen.any(0, keepdim=True)
     y = _attend(
         q.transpose(0, 1).unsqueeze(0),
-        _read(keys, pages),
-        _read(values, pages),
+        clean(_read(keys, pages), counts),
+        clean(_read(values, pages), counts),
         seen,
         scale,
         softcap,

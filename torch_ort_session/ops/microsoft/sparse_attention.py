@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
 from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -94,7 +95,8 @@ def sparse_attention(
     present_key, present_value = past_key.scatter(2, row, k), past_value.scatter(2, row, v)
     seen = _in_sight(block_row_indices, block_col_indices, place, past_key.shape[2], sparse_block_size)
     seen = seen.repeat(1, num_heads // seen.shape[1], 1, 1)
-    y = fused(q, present_key, present_value, seen, scale=scale or None)
+    counts = torch.arange(past_key.shape[2], device=q.device) <= place[:, -1:]
+    y = fused(q, clean(present_key, counts), clean(present_value, counts), seen, scale=scale or None)
     return merge_heads(y), present_key, present_value
 
 

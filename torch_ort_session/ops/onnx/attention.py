@@ -24,6 +24,7 @@ from torch_ort_session.ops._helpers.attention import (
     visible,
     weighted,
 )
+from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _Results = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -212,11 +213,17 @@ def _attention(
     if mask is not None:
         mask = _fitted(mask, keys, q.dtype)
     mask = combine(mask, allowed)
+    counts = None
+    if lengths is not None:
+        # What lies behind may be anything, which no weight makes nothing of.
+        counts = torch.arange(keys, device=q.device) < lengths.reshape(-1, 1)
+        v = clean(v, counts)
+        k = clean(k, counts) if fast or choices.mode > 1 else k
     if fast:
         if mask is not None and mask.dim() == 1:
             mask = mask.unsqueeze(0)
         return _finish(fused(q, k, v, mask, scale=choices.scale), flat), present_key, present_value, None
-    y, products = _spelled_out(q, k, v, mask, choices)
+    y, products = _spelled_out(q, k, v, mask, counts, choices)
     return _finish(y, flat), present_key, present_value, products
 
 
@@ -225,13 +232,15 @@ def _finish(y: Tensor, flat: bool) -> Tensor:
 
 
 def _spelled_out(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, choices: _Choices
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, counts: Tensor | None, choices: _Choices
 ) -> tuple[Tensor, Tensor | None]:
-    """The steps one by one, for what the fused form cannot give."""
+    """The steps one by one, for what the fused form cannot give; ``counts`` [B, S] tells which keys count."""
     scale = 1.0 / math.sqrt(q.shape[3]) if choices.scale is None else choices.scale
     raw = scores(q, k, scale)
     capped = torch.tanh(raw / choices.softcap) * choices.softcap if choices.softcap else raw
     biased = masked_scores(capped, mask)
+    if counts is not None:
+        biased = biased.masked_fill(~counts[:, None, None, :], -math.inf)
     values = biased
     if choices.precision is not None:
         values = values.to(ElementType(choices.precision).torch_dtype)
