@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,26 @@ from onnx import save
 from textmodel import model
 
 from torch_ort_session.cli import backend
+from torch_ort_session.ops import native, registry
+from torch_ort_session.ops.uses import native_ops
 from torch_ort_session.runtime.readiness import Extension, Readiness
 
-GOOD = Readiness("cpu", "torch 9", Extension("native.so", "torch 9", 2, ("check_index",), (10, 20)), "tape")
+GOOD = Readiness(
+    "cpu",
+    "torch 9",
+    Extension(
+        "native.so",
+        "torch 9",
+        2,
+        ("check_index", "gemv"),
+        (10, 20),
+        cuda_ops=("check_index",),
+        architectures=("8.0", "9.0"),
+        instructions=("default", "avx2"),
+        choosing=("gemv",),
+    ),
+    "tape",
+)
 NONE = dataclasses.replace(
     GOOD, extension=Extension(reason="extension not built"), recorder="none", reason="extension not built"
 )
@@ -36,12 +54,17 @@ def test_m22_what_is_compiled(command, monkeypatch: pytest.MonkeyPatch) -> None:
         """\
 torch         torch 9
 extension     native.so, ABI 2
-compiled      check_index
-compiled for  the CPU
+compiled for  the CPU (default, avx2), CUDA 8.0 9.0 (check_index)
 recorder      tape
-op                                 revisions  uses
-ai.onnx.ml::ArrayFeatureExtractor  1          check_index
-1 kernel with native ops; all others are torch's ops alone
+compiled     CPU                       CUDA     operators
+check_index  one for all               8.0 9.0  1
+gemv         each set of instructions  -        0
+op                                  revisions  uses         falls back from
+ai.onnx.ml::ArrayFeatureExtractor   1          check_index  -
+ai.onnx.ml::TreeEnsemble            5          -            forest_votes
+ai.onnx.ml::TreeEnsembleClassifier  1 3 5      -            forest_votes
+ai.onnx.ml::TreeEnsembleRegressor   1 3 5      -            forest_votes
+4 kernels with native ops; all others are torch's ops alone
 """,
     )
 
@@ -53,12 +76,14 @@ def test_m22_what_falls_back(command, monkeypatch: pytest.MonkeyPatch) -> None:
         """\
 torch         torch 9
 extension     none: extension not built
-compiled      nothing
 compiled for  nothing
 recorder      none: extension not built
-op                                 revisions  falls back from
-ai.onnx.ml::ArrayFeatureExtractor  1          check_index
-1 kernel that would use native ops; all others are torch's ops alone
+op                                  revisions  uses  falls back from
+ai.onnx.ml::ArrayFeatureExtractor   1          -     check_index
+ai.onnx.ml::TreeEnsemble            5          -     forest_votes
+ai.onnx.ml::TreeEnsembleClassifier  1 3 5      -     forest_votes
+ai.onnx.ml::TreeEnsembleRegressor   1 3 5      -     forest_votes
+4 kernels that would use native ops; all others are torch's ops alone
 """,
     )
 
@@ -66,8 +91,9 @@ ai.onnx.ml::ArrayFeatureExtractor  1          check_index
 def test_m22_what_is_compiled_for_programs(command, monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, GOOD)
     found = json.loads(command("ops", "--native", "--json").out)
-    assert found["extension"]["ops"] == ["check_index"] and found["falls_back"] is False
-    assert {"op": "ai.onnx::Gather", "since": [1, 11, 13], "native": ["check_index"]} in found["kernels"]
+    assert found["extension"]["ops"] == ["check_index", "gemv"] and found["falls_back"] is False
+    gather = {"op": "ai.onnx::Gather", "since": [1, 11, 13], "native": ["check_index"], "falls_back_from": []}
+    assert gather in found["kernels"]
 
 
 def test_m22_what_a_model_runs_with(command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +105,7 @@ def test_m22_what_a_model_runs_with(command, folder: Path, monkeypatch: pytest.M
 device        cpu
 torch         torch 9
 extension     native.so, ABI 2
-compiled for  the CPU
+compiled for  the CPU (default, avx2), CUDA 8.0 9.0 (check_index)
 recorder      tape
 capture       auto
 native ops    ai.onnx::Gather (1: check_index)
@@ -88,11 +114,48 @@ torch alone   1 operator, 1 node
 quarantined   none
 """,
     )
+    report = command("inspect", "m.onnx", "--backend").out
+    nodes = command("inspect", "m.onnx", "--nodes").out
+    both = command("inspect", "m.onnx", "--backend", "--nodes").out
+    assert (
+        both.startswith(report)
+        and nodes.endswith(both.removeprefix(report))
+        and "Gather" in both[len(report) :]
+    )
     given(monkeypatch, NONE)
-    found = json.loads(command("inspect", "m.onnx", "--backend", "--json").out)
+    found = json.loads(command("inspect", "m.onnx", "--backend", "--nodes", "--json").out)
+    assert [node["op"] for node in found["node_list"]] == ["Exp", "Gather"]
     assert found["recorder"] == "none" and found["extension"]["reason"] == "extension not built"
     assert [use["op"] for use in found["fallbacks"]] == ["ai.onnx::Gather"]
 
 
-def test_m22_the_real_one(command) -> None:
-    assert "check_index" in command("ops", "--native").out
+@pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
+def test_m22_every_op_of_the_library_is_listed_and_every_op_asked_for_is_there(command) -> None:
+    source = Path(__file__).parents[2] / "csrc" / "register.cpp"
+    declared = set(re.findall(r'm\.def\(\s*"(\w+)', source.read_text(encoding="utf-8")))
+    facts = {"abi_version", "cpu_instructions", "cuda_architectures"}
+    found = json.loads(command("ops", "--native", "--json").out)
+    assert set(found["extension"]["ops"]) == declared - facts
+    assert not {op for each in found["kernels"] for op in each["falls_back_from"]}
+    assert {"gemv", "matmul_nbits"} <= set(found["extension"]["choosing"])
+    lines = command("ops", "--native").out.splitlines()
+    assert declared - facts <= {line.split()[0] for line in lines}
+
+
+def test_m22_what_kernels_use_is_read_from_their_source() -> None:
+    uses = {
+        "ai.onnx::Add": set(),
+        "ai.onnx::Gather": {"check_index"},
+        "ai.onnx::MatMul": {"gemv"},
+        "ai.onnx::NonMaxSuppression": {"non_max_suppression"},
+        "ai.onnx::TopK": {"top_k"},
+        "ai.onnx.ml::TreeEnsembleRegressor": {"forest_votes"},
+        "com.microsoft::MatMulNBits": {"matmul_nbits"},
+        "com.microsoft::QLinearSigmoid": {"by_table", "requantize"},
+    }
+    for name, wanted in uses.items():
+        domain, _, op = name.rpartition("::")
+        kernels = registry.kernels()["" if domain == "ai.onnx" else domain, op]
+        newest = max(kernels, key=lambda kernel: kernel.since)
+        assert wanted <= set(native_ops(newest.fn)), name
+        assert wanted or not native_ops(newest.fn), name

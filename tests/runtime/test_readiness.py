@@ -96,7 +96,9 @@ def test_m22_the_report_is_records_for_programs() -> None:
   ],
   "reason": "",
   "cuda_ops": [],
-  "architectures": []
+  "architectures": [],
+  "instructions": [],
+  "choosing": []
  },
  "recorder": "tape",
  "reason": "",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
 
 from torch_ort_session.cli.common import count, print_json, table
 from torch_ort_session.ops import registry
-from torch_ort_session.runtime.readiness import name_of, native_ops, ready_on
+from torch_ort_session.ops.uses import native_ops
+from torch_ort_session.runtime.readiness import Extension, Readiness, name_of, ready_on
 
 
 def show_native(domain: str | None, as_json: bool) -> int:
@@ -21,11 +23,12 @@ def show_native(domain: str | None, as_json: bool) -> int:
     ready = ready_on(torch.device("cpu"))
     found = ready.extension
     kernels = [
-        (name_of(kernel.domain, kernel.op), kernel.since, used)
+        (name_of(where, kernel.op), kernel.since, *_parted(used, ready))
         for (where, _), served in sorted(registry.kernels().items())
         for kernel in sorted(served, key=lambda k: k.since)
-        if (domain is None or where == domain) and (used := native_ops(kernel))
+        if (domain is None or where == domain) and (used := native_ops(kernel.fn))
     ]
+    users = Counter(op for _, op in {(name, op) for name, _, used, _ in kernels for op in used})
     if as_json:
         facts: dict[str, Any] = {
             "torch": ready.torch,
@@ -33,7 +36,8 @@ def show_native(domain: str | None, as_json: bool) -> int:
             "recorder": ready.recorder,
             "falls_back": bool(found.reason),
             "kernels": [
-                {"op": op, "since": list(since), "native": list(used)} for op, since, used in kernels
+                {"op": op, "since": list(since), "native": list(used), "falls_back_from": list(lacking)}
+                for op, since, used, lacking in kernels
             ],
         }
         print_json(facts)
@@ -41,14 +45,31 @@ def show_native(domain: str | None, as_json: bool) -> int:
     rows = [
         ("torch", ready.torch),
         ("extension", str(found)),
-        ("compiled", ", ".join(found.ops) or "nothing"),
         ("compiled for", found.compiled_for),
         ("recorder", f"{ready.recorder}: {ready.reason}" if ready.reason else ready.recorder),
     ]
     print("\n".join(table(rows, indent="")))
-    head = ("op", "revisions", "uses" if not found.reason else "falls back from")
-    lines = [(op, " ".join(map(str, since)), ", ".join(used)) for op, since, used in kernels]
+    compiled = [(op, *_code_for(found, op), str(users[op])) for op in found.ops]
+    if compiled:
+        print("\n".join(table([("compiled", "CPU", "CUDA", "operators"), *compiled], indent="")))
+    head = ("op", "revisions", "uses", "falls back from")
+    lines = [
+        (op, " ".join(map(str, since)), ", ".join(used) or "-", ", ".join(lacking) or "-")
+        for op, since, used, lacking in kernels
+    ]
     print("\n".join(table([head, *lines], indent="")))
     which = "that would use native ops" if found.reason else "with native ops"
     print(f"{count(len(kernels), 'kernel')} {which}; all others are torch's ops alone")
     return 0
+
+
+def _parted(used: tuple[str, ...], ready: Readiness) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those ops that the extension has for the device, and those that it lacks."""
+    there = tuple(op for op in used if ready.extension.has(op, ready.device))
+    return there, tuple(op for op in used if op not in there)
+
+
+def _code_for(found: Extension, op: str) -> tuple[str, str]:
+    """What the extension has code of an op for: on the CPU, and on CUDA."""
+    cpu = "each set of instructions" if op in found.choosing else "one for all"
+    return cpu, " ".join(found.architectures) if op in found.cuda_ops else "-"

@@ -38,13 +38,7 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what the model says."""
     if args.backend:
-        with waiting(f"loading {args.model}"):
-            report = torch_ort_session.load(args.model).backend_report()
-        if args.json:
-            print_json({"model": args.model, **report.to_dict()})
-        else:
-            print(report)
-        return 0
+        return _backend(args)
     with waiting(f"loading {args.model}"):
         model = load_model(args.model)
     facts = _facts(model, args.nodes)
@@ -54,6 +48,20 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(_lines(facts)))
         if args.nodes:
             print(dump(model.graph), end="")
+    return 0
+
+
+def _backend(args: argparse.Namespace) -> int:
+    with waiting(f"loading {args.model}"):
+        report = torch_ort_session.load(args.model).backend_report()
+        graph = load_model(args.model).graph if args.nodes else None
+    if args.json:
+        nodes = {} if graph is None else {"node_list": [_node(node) for node in graph.all_nodes()]}
+        print_json({"model": args.model, **report.to_dict(), **nodes})
+        return 0
+    print(report)
+    if graph is not None:
+        print(dump(graph), end="")
     return 0
 
 

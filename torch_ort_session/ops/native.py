@@ -133,6 +133,13 @@ def cuda_architectures() -> tuple[str, ...]:
     return tuple(f"{int(number) // 100}.{int(number) // 10 % 10}" for number in listed)
 
 
+def cpu_instructions() -> tuple[str, ...]:
+    """Sets of instructions that this CPU has and the loaded library has code for, the widest last."""
+    if not hasattr(torch.ops.torch_ort_session, "cpu_instructions"):
+        return ()
+    return tuple(map(str, torch.ops.torch_ort_session.cpu_instructions()))
+
+
 def index_check(
     device: str = "cpu",
 ) -> Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor] | None:

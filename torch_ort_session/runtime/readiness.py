@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops import native, registry
-from torch_ort_session.ops.kernel import Kernel
+from torch_ort_session.ops.uses import native_ops
 from torch_ort_session.runtime.record import Recorder, unavailable
 
 _NAMESPACE = "torch_ort_session"
 _FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")
 """What the extension says of itself."""
-_OWN = {
-    "RMSNormalization": ("skip_rms_norm",),
-    "RotaryEmbedding": ("rotary",),
-    "SimplifiedLayerNormalization": ("skip_rms_norm",),
-    "SkipSimplifiedLayerNormalization": ("skip_rms_norm",),
-}
-"""Native ops of operators that have their own, whatever the device."""
-_CHECKING = "check_index"
-"""The native op of kernels that look at indices."""
+_CHOICE = "instructions"
+"""The argument of ops that have code for several sets of instructions of the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +32,8 @@ class Extension:
         ops: The native ops that it has.
         cuda_ops: Those that it has for CUDA devices too.
         architectures: Compute capabilities that it has code for; empty without CUDA code.
+        instructions: Sets of instructions of this machine's CPU that it has code for, the widest last.
+        choosing: The ops that have code for each of those.
         stamp: Size and time of change of the library, which tell one build from another.
         reason: Why there is none; empty when there is.
     """
@@ -51,6 +46,8 @@ class Extension:
     reason: str = ""
     cuda_ops: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
+    choosing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"none: {self.reason}" if self.reason else f"{self.library}, ABI {self.abi}"
@@ -60,9 +57,10 @@ class Extension:
         """The devices that it has code for, in words."""
         if self.reason:
             return "nothing"
+        cpu = f"the CPU ({', '.join(self.instructions)})" if self.instructions else "the CPU"
         if not self.architectures:
-            return "the CPU"
-        return f"the CPU, CUDA {' '.join(self.architectures)} ({', '.join(self.cuda_ops)})"
+            return cpu
+        return f"{cpu}, CUDA {' '.join(self.architectures)} ({', '.join(self.cuda_ops)})"
 
     def has(self, op: str, device: str) -> bool:
         """Whether it has a native op for a device, such as ``"cuda:0"``."""
@@ -70,7 +68,7 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as a plain record."""
-        lists = ("ops", "stamp", "cuda_ops", "architectures")
+        lists = ("ops", "stamp", "cuda_ops", "architectures", "instructions", "choosing")
         return {**asdict(self), **{name: list(getattr(self, name)) for name in lists}}
 
 
@@ -139,17 +137,23 @@ class BackendReport:
 
     @property
     def native(self) -> tuple[NativeUse, ...]:
-        """Operators that use native ops."""
-        return tuple(use for use in self.ops if use.native and not self._lacks(use))
+        """Operators that use native ops, with those that they use."""
+        return self._told(there=True)
 
     @property
     def fallbacks(self) -> tuple[NativeUse, ...]:
-        """Operators that would use native ops, and make do with torch's."""
-        return tuple(use for use in self.ops if use.native and self._lacks(use))
+        """Operators that would use native ops and make do with torch's, with those that are not there."""
+        return self._told(there=False)
 
-    def _lacks(self, use: NativeUse) -> bool:
+    def _told(self, *, there: bool) -> tuple[NativeUse, ...]:
         ready = self.ready
-        return not all(ready.extension.has(op, ready.device) for op in use.native)
+        told = (
+            replace(
+                use, native=tuple(op for op in use.native if ready.extension.has(op, ready.device) is there)
+            )
+            for use in self.ops
+        )
+        return tuple(use for use in told if use.native)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain records."""
@@ -210,6 +214,8 @@ def extension() -> Extension:
         stamp,
         cuda_ops=tuple(op for op in ops if native.has_kernel(op, "cuda")),
         architectures=native.cuda_architectures(),
+        instructions=native.cpu_instructions(),
+        choosing=tuple(op for op in ops if _chooses(op)),
     )
 
 
@@ -234,16 +240,10 @@ def backend_report(
     uses: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for kernel, number in kernels:
         if kernel is not None:
-            uses[name_of(kernel.domain, kernel.op), native_ops(kernel)] += number
+            uses[name_of(kernel.domain, kernel.op), native_ops(kernel.fn)] += number
     ops = tuple(NativeUse(op, number, used) for (op, used), number in sorted(uses.items()))
     names = tuple(sorted(name_of(domain, op) for domain, op in quarantined))
     return BackendReport(ready, capture, ops, names)
-
-
-def native_ops(kernel: Kernel) -> tuple[str, ...]:
-    """Native ops that a kernel uses on a device where the extension has them."""
-    own = _OWN.get(kernel.op, ())
-    return (_CHECKING, *own) if kernel.checks else own
 
 
 def name_of(domain: str, op: str) -> str:
@@ -254,7 +254,15 @@ def name_of(domain: str, op: str) -> str:
 def _native_ops() -> tuple[str, ...]:
     """Names of the ops that the loaded extension has registered."""
     found = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
-    return tuple(sorted(op for domain, _, op in found if domain == _NAMESPACE and op not in _FACTS))
+    # Forms that write into something given are the same op.
+    ops = {op.partition(".")[0] for domain, _, op in found if domain == _NAMESPACE}
+    return tuple(sorted(ops.difference(_FACTS)))
+
+
+def _chooses(op: str) -> bool:
+    """Whether an op takes the set of instructions that it is to use."""
+    schemas = torch._C._jit_get_schemas_for_operator(f"{_NAMESPACE}::{op}")
+    return any(argument.name == _CHOICE for schema in schemas for argument in schema.arguments)
 
 
 def _count(number: int, noun: str) -> str:
