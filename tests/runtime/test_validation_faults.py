@@ -24,6 +24,7 @@ NAMES = {
     "kExpertOutOfRange": Flag.EXPERT,
     "kPositionOutOfRange": Flag.POSITION,
     "kDistributionEmpty": Flag.DISTRIBUTION,
+    "kProbabilityOutOfRange": Flag.PROBABILITY,
 }
 
 
@@ -62,7 +63,8 @@ def told(flag: Flag, value: int, low: int, high: int) -> str:
     for count in (1, 3):
         error = Fault(flag, "pick", "ai.onnx::Op", value, low, high, count, 0).error()
         assert (error.node, error.kind, error.value) == ("pick", TOLD[flag].kind, value)
-        assert (error.allowed, error.count) == ((low, high), count)
+        bounds = (low, high) if TOLD[flag].bounded else None
+        assert (error.allowed, error.count) == (bounds, count)
         texts.append(wrapped(str(error)))
     return "\n".join([TOLD[flag].kind, *texts])
 
@@ -149,6 +151,18 @@ node 'pick' (ai.onnx::Op): row 2 of the probabilities leaves nothing to draw: it
 no outcome is possible; check the scores that were fed
 node 'pick' (ai.onnx::Op): row 2 of the probabilities leaves nothing to draw: it holds NaN, or
 no outcome is possible (3 rows do); check the scores that were fed""",
+    )
+
+
+def test_m11_probability() -> None:
+    assert_expected_inline(
+        told(Flag.PROBABILITY, 5, 0, 0),
+        """\
+no probability
+node 'pick' (ai.onnx::Op): element 5 of the probabilities is outside of [0, 1], or NaN; check
+the probabilities that were fed
+node 'pick' (ai.onnx::Op): element 5 of the probabilities is outside of [0, 1], or NaN (3
+elements are); check the probabilities that were fed""",
     )
 
 

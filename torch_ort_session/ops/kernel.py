@@ -123,8 +123,8 @@ class KernelContext:
 
 
 Seam: TypeAlias = str | Callable[[Node], str | None] | None
-Checks: TypeAlias = bool | Callable[[Sequence[ElementType | None], Sequence[Value]], bool]
-"""Whether a kernel reports bad data; a function tells it of the element types of a node's inputs and of those
+Checks: TypeAlias = bool | Callable[[Node, Sequence[ElementType | None], Sequence[Value]], bool]
+"""Whether a kernel reports bad data; a function tells it of a node, the element types of its inputs and those
 inputs that are constant, with None for what is not known."""
 
 
@@ -208,14 +208,15 @@ class Kernel:
     varies: bool = False
     checks: Checks = False
 
-    def may_fault(self, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+    def may_fault(self, node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
         """Whether it may report bad data at a node.
 
         Args:
+            node: The node.
             types: Element types of the node's inputs, None where they are not known.
             constants: The inputs that are constant, None for the others.
         """
-        return self.checks(types, constants) if callable(self.checks) else self.checks
+        return self.checks(node, types, constants) if callable(self.checks) else self.checks
 
     def seam_reason(self, node: Node) -> str | None:
         """Why this kernel is a seam at ``node``; None when it can be captured."""

@@ -206,7 +206,7 @@ class _Scope:
         input_types = tuple(types.get(name) for name in node.inputs)
         fed = self.fed.values()
         constants = [None if value in fed else self.values.initial[value] for value in inputs]
-        asked = not on_host and kernel.may_fault(input_types, constants)
+        asked = not on_host and kernel.may_fault(node, input_types, constants)
         ctx = KernelContext(
             node=node,
             device=_CPU if on_host else setting.device,

@@ -43,7 +43,7 @@ class Fault:
             node=self.node,
             kind=told.kind,
             value=self.value,
-            allowed=(self.low, self.high),
+            allowed=(self.low, self.high) if told.bounded else None,
             count=self.count,
         )
 
@@ -58,6 +58,7 @@ class Sentence:
         many: What is said of the others, behind their number.
         advice: What to do.
         error: What is raised.
+        bounded: Whether there are bounds to tell.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Sentence:
     many: str
     advice: str
     error: type[DeviceValidationError] = DeviceIndexError
+    bounded: bool = True
 
 
 TOLD: Mapping[Flag, Sentence] = {
@@ -80,6 +82,7 @@ TOLD: Mapping[Flag, Sentence] = {
         "divisors are zero",
         "check the divisors that were fed, or replace zeros before they get here",
         DeviceValidationError,
+        bounded=False,
     ),
     Flag.LENGTH: Sentence(
         "length out of range",
@@ -112,6 +115,15 @@ TOLD: Mapping[Flag, Sentence] = {
         "rows do",
         "check the scores that were fed",
         DeviceValidationError,
+        bounded=False,
+    ),
+    Flag.PROBABILITY: Sentence(
+        "no probability",
+        "element {value} of the probabilities is outside of [0, 1], or NaN",
+        "elements are",
+        "check the probabilities that were fed",
+        DeviceValidationError,
+        bounded=False,
     ),
 }
 """By flag."""

@@ -18,6 +18,7 @@ enum Flag : int32_t {
   kExpertOutOfRange = 16,
   kPositionOutOfRange = 32,
   kDistributionEmpty = 64,
+  kProbabilityOutOfRange = 128,
 };
 
 inline void put(int32_t* word, Place place, int64_t value) {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.widen import same_bits
@@ -55,6 +56,30 @@ def check_places(index: Tensor, size: int, flag: Flag, ctx: KernelContext) -> Te
     return check_range(index, 0, size - 1, flag, ctx)
 
 
+def check_lengths(lengths: Tensor | None, most: int, ctx: KernelContext) -> Tensor | None:
+    """Lengths in ``[0, most]``, as :func:`check_range` does it; None where there are none."""
+    return None if lengths is None else check_range(lengths, 0, most, Flag.LENGTH, ctx)
+
+
+def check_each(good: Tensor, flag: Flag, ctx: KernelContext) -> bool:
+    """Note the place of the first bad one of some items, where somebody asks.
+
+    Args:
+        good: bool, whether each is.
+        flag: What a bad one is to the user.
+        ctx: Context of the running kernel, which must be declared with ``checks=``.
+
+    Returns:
+        Whether somebody asks; then torch must not see the bad ones. Where nobody does it refuses them.
+    """
+    validation = ctx.validation
+    if validation is None or not validation.on:
+        return False
+    place = torch.arange(good.numel(), device=good.device).reshape(good.shape)
+    validation.check_range(torch.where(good, -1, place), -1, -1, flag, ctx.node)
+    return True
+
+
 def check_divisor(dividend: Tensor, divisor: Tensor, ctx: KernelContext) -> Tensor:
     """A divisor whose zeros are noted and replaced by 1; where nobody asks torch refuses them on the CPU.
 
@@ -72,7 +97,7 @@ def check_divisor(dividend: Tensor, divisor: Tensor, ctx: KernelContext) -> Tens
     return bits.masked_fill(~whole, 1).view(divisor.dtype)
 
 
-def divides_integers(types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+def divides_integers(node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
     """Whether the second input of a node may be an integer zero, for ``checks=``."""
     kind, divisor = types[1], constants[1]
     if isinstance(divisor, Tensor):
@@ -82,6 +107,17 @@ def divides_integers(types: Sequence[ElementType | None], constants: Sequence[Va
     return kind is None or not kind.is_float
 
 
-def always(types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
-    """For ``checks=`` where numbers of floats are looked at too."""
+def looks_at_floats(node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+    """Always, for ``checks=`` of kernels that look at floats too."""
     return True
+
+
+def given(
+    *places: int,
+) -> Callable[[Node, Sequence[ElementType | None], Sequence[Value]], bool]:
+    """Whether a node has one of some optional inputs, for ``checks=``."""
+
+    def asked(node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+        return any(place < len(node.inputs) and node.inputs[place] != "" for place in places)
+
+    return asked

@@ -25,6 +25,8 @@ class Flag(IntEnum):
     """A place in a cache that there is not."""
     DISTRIBUTION = 64
     """A row of probabilities that leaves nothing to draw."""
+    PROBABILITY = 128
+    """A number that is no probability."""
 
     @property
     def what(self) -> str:

@@ -6,10 +6,10 @@ then of the padding.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext
 
 
@@ -39,4 +39,4 @@ def repacked(padded: Tensor, tokens: int, offset: Tensor, ctx: KernelContext) ->
 
 def _places(tokens: int, offset: Tensor, ctx: KernelContext) -> Tensor:
     place = offset.reshape(-1)[:tokens]
-    return check_index(place, offset.shape[0] * offset.shape[1], ctx).to(torch.int64)
+    return check_places(place, offset.shape[0] * offset.shape[1], Flag.INDEX, ctx)

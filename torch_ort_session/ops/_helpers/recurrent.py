@@ -14,6 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.checks import check_lengths
+from torch_ort_session.ops._helpers.sequence_lengths import at_end, counting, reverse
+from torch_ort_session.ops.kernel import KernelContext
+
 States = tuple[Tensor, ...]
 Layer = Callable[[Tensor, States, list[Tensor], bool], tuple[Tensor, ...]]
 """Called with the sequence, the states, flat parameters and whether they are of both directions."""
@@ -102,6 +106,14 @@ def inputs(
     return x, tuple(states)
 
 
+def ready(
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None, ctx: KernelContext
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """W, R and B in the dtype of a sequence, and sequence lengths that fit it."""
+    b = None if b is None else b.to(x.dtype)
+    return w.to(x.dtype), r.to(x.dtype), b, check_lengths(lengths, x.shape[0], ctx)
+
+
 def outputs(
     y: Tensor, states: States, layout: int, dtype: torch.dtype, wanted: Sequence[bool]
 ) -> list[Tensor | None]:
@@ -133,17 +145,17 @@ def unroll(
         The outputs ``[time, directions, batch, hidden]``, zero after a sequence's end, and the states at each
         sequence's end, as ``states``.
     """
-    valid = None if lengths is None else _valid(x, lengths)
-    backward = None if direction == "forward" else _reverse(x, lengths)
+    valid = None if lengths is None else counting(x, lengths)
+    backward = None if direction == "forward" else reverse(x, lengths)
     if direction == "bidirectional" and len(cells) == 1 and backward is not None:
         y, finals = _steps(cells[0], torch.stack((x, backward)), states, valid)
-        return torch.stack((y[:, 0], _reverse(y[:, 1], lengths)), 1), finals
+        return torch.stack((y[:, 0], reverse(y[:, 1], lengths)), 1), finals
     outputs: list[Tensor] = []
     ends: list[States] = []
     for index, cell in enumerate(cells):
         own = x if backward is None or (index == 0 and len(cells) == 2) else backward
         y, last = _steps(cell, own, tuple(state[index] for state in states), valid)
-        outputs.append(y if own is x else _reverse(y, lengths))
+        outputs.append(y if own is x else reverse(y, lengths))
         ends.append(last)
     return _join(outputs), tuple(_pair(list(parts)) for parts in zip(*ends, strict=True))
 
@@ -200,11 +212,11 @@ def fuse(
     for index, own in enumerate(parameters):
         backward = index == 1 or direction == "reverse"
         initial = tuple(state[index : index + 1] for state in states)
-        y, *last = layer(_reverse(x, lengths) if backward else x, initial, own, False)
+        y, *last = layer(reverse(x, lengths) if backward else x, initial, own, False)
         if lengths is not None:
-            last[0] = _at_end(y, initial[0], lengths)
-            y = torch.where(_valid(x, lengths), y, 0.0)
-        outputs.append(_reverse(y, lengths) if backward else y)
+            last[0] = at_end(y, initial[0], lengths)
+            y = torch.where(counting(x, lengths), y, 0.0)
+        outputs.append(reverse(y, lengths) if backward else y)
         finals.append(tuple(last))
     return _join(outputs), tuple(
         parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*finals, strict=True)
@@ -262,29 +274,6 @@ def _in_one_block(w: Tensor, r: Tensor, biases: Tensor | None) -> tuple[Tensor, 
         rows[:, split:].view(r.shape),
         None if biases is None else block[matrices.numel() :].view(biases.shape),
     )
-
-
-def _valid(x: Tensor, lengths: Tensor) -> Tensor:
-    """Which steps belong to a sequence: bool ``[time, batch, 1]``."""
-    time = torch.arange(x.shape[0], device=x.device)
-    return (time[:, None] < lengths)[:, :, None]
-
-
-def _reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence backwards within its length; what follows stays."""
-    if lengths is None:
-        return x.flip(0)
-    time = torch.arange(x.shape[0], device=x.device)[:, None]
-    length = lengths.to(torch.int64).clamp(0, x.shape[0])
-    index = torch.where(time < length, length - 1 - time, time)
-    return x.gather(0, index[:, :, None].expand(-1, -1, x.shape[2]))
-
-
-def _at_end(y: Tensor, initial: Tensor, lengths: Tensor) -> Tensor:
-    """The output at each sequence's last step, ``[1, batch, hidden]``; the initial one if it has none."""
-    length = lengths.to(torch.int64).clamp(0, y.shape[0])[None, :, None]
-    last = y.gather(0, (length - 1).clamp(min=0).expand(-1, -1, y.shape[2]))
-    return torch.where(length > 0, last, initial)
 
 
 def _join(outputs: list[Tensor]) -> Tensor:

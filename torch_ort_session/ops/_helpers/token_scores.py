@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.timestamps import Stamps, stamped
 from torch_ort_session.ops.kernel import KernelContext
 
@@ -119,6 +120,6 @@ def repeating(text: Tensor, size: int, vocab: int, ctx: KernelContext) -> Tensor
 
 def marked(tokens: Tensor, which: Tensor, vocab: int, ctx: KernelContext) -> Tensor:
     """The tokens among some: bool [R, V], of tokens [R, N] those that ``which`` [R, N] names."""
-    place = check_index(torch.where(which, tokens, 0), vocab, ctx)
+    place = check_places(torch.where(which, tokens, 0), vocab, Flag.INDEX, ctx)
     counts = torch.zeros((tokens.shape[0], vocab), dtype=torch.int32, device=tokens.device)
     return counts.scatter_add(1, place, which.to(torch.int32)) > 0

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, masked_scores, merge_heads, scores, split_heads
 from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.padding_mask import combined
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -191,7 +192,7 @@ def multi_head_attention(
         if past_key is None or past_value is None or ctx.wants(3):
             raise ValueError("past_sequence_length needs buffers, and no scores are shown beside them.")
         place = past_sequence_length.reshape(1) + torch.arange(q.shape[2], device=q.device)
-        place = check_index(place, past_key.shape[2], ctx).to(torch.int64)
+        place = check_places(place, past_key.shape[2], Flag.POSITION, ctx)
         k, v = past_key.index_copy(2, place, k), past_value.index_copy(2, place, v)
         y = _buffered(
             (q, k, v),

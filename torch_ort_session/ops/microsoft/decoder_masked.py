@@ -13,7 +13,8 @@ from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers.attention import masked_scores, merge_heads, scores, softmax, split_heads
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -154,7 +155,7 @@ def attend_one(
         if shared:
             if past_sequence_length is None:
                 raise ValueError("past_present_share_buffer needs past_sequence_length.")
-            place = check_index(past_sequence_length.reshape(1), past_key.shape[2], ctx).to(torch.int64)
+            place = check_places(past_sequence_length.reshape(1), past_key.shape[2], Flag.POSITION, ctx)
             valid = place + 1
             k, v = past_key.index_copy(2, place, k), past_value.index_copy(2, place, v)
         else:
@@ -217,7 +218,7 @@ def beams_of(indirection: Tensor, rows: int, valid: Tensor | None, ctx: KernelCo
     own = torch.arange(width, device=indirection.device).unsqueeze(1)
     told = indirection[:, :, :rows]
     told = F.pad(told, (0, rows - told.shape[2]))
-    return check_index(torch.where(past, told, own), width, ctx).to(torch.int64)
+    return check_places(torch.where(past, told, own), width, Flag.INDEX, ctx)
 
 
 def by_beam(x: Tensor, beams: Tensor) -> Tensor:

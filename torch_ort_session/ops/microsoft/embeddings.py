@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.gather import gather
 
@@ -35,7 +36,7 @@ def torch_embedding(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.TorchEmbedding
     """
-    return gather(weight, indices, axis=0, ctx=ctx)
+    return gather(weight, check_places(indices, weight.shape[0], Flag.INDEX, ctx), axis=0, ctx=ctx)
 
 
 @kernel("WordConvEmbedding", domain="com.microsoft", since=(1,), checks=True)
@@ -79,7 +80,7 @@ def word_conv_embedding(
     window, words = w.shape[2], sequence.reshape(-1, sequence.shape[-1])
     if words.shape[1] < window:
         raise ValueError(f"words of {words.shape[1]} places have no window of {window}.")
-    rows = F.embedding(check_index(words, c.shape[0], ctx), c)
+    rows = F.embedding(check_places(words, c.shape[0], Flag.INDEX, ctx), c)
     y = torch.tanh(F.conv1d(rows.transpose(1, 2), w.squeeze(1).transpose(1, 2), b))
     length = words.ne(0).sum(1, keepdim=True)
     place = torch.arange(y.shape[2], device=y.device)

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.windows import fold_windows, pad_spatial, per_axis, window_pads
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.conv import conv_transpose
@@ -125,7 +126,7 @@ def crop_and_resize(
         raise ValueError(f"crop_size holds a positive height and width, unlike {crop_size}.")
     batch, channels, height, width = x.shape
     boxes = rois.shape[0]
-    index = check_index(batch_indices.to(torch.int64), batch, ctx)
+    index = check_places(batch_indices, batch, Flag.INDEX, ctx)
     if boxes == 0 or x.numel() == 0:
         return torch.full((boxes, channels, *crop_size), extrapolation_value, dtype=x.dtype, device=x.device)
     dtype = x.dtype

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.norm_layer import rms_normalization
@@ -159,14 +160,14 @@ def embed_layer_normalization(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.EmbedLayerNormalization
     """
-    total = F.embedding(check_index(input_ids, word_embedding.shape[0], ctx), word_embedding)
+    total = F.embedding(check_places(input_ids, word_embedding.shape[0], Flag.INDEX, ctx), word_embedding)
     if position_ids is None:
         total = total + position_embedding[: input_ids.shape[1]]
     else:
-        places = check_index(position_ids, position_embedding.shape[0], ctx)
+        places = check_places(position_ids, position_embedding.shape[0], Flag.INDEX, ctx)
         total = total + F.embedding(places, position_embedding)
     if segment_ids is not None and segment_embedding is not None:
-        segments = check_index(segment_ids, segment_embedding.shape[0], ctx)
+        segments = check_places(segment_ids, segment_embedding.shape[0], Flag.INDEX, ctx)
         total = total + F.embedding(segments, segment_embedding)
     count = None
     if ctx.wants(1):

@@ -9,17 +9,24 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import combine, fused, merge_heads, split_heads
+from torch_ort_session.ops._helpers.checks import check_range
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.packing import repacked, unpacked
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
+_COUNTED = "the number of tokens depends on the data"
 
-@kernel("RemovePadding", domain="com.microsoft", since=(1,), seam="the number of tokens depends on the data")
-def remove_padding(x: Tensor, sequence_token_count: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+
+@kernel("RemovePadding", domain="com.microsoft", since=(1,), seam=_COUNTED, checks=True)
+def remove_padding(
+    x: Tensor, sequence_token_count: Tensor, *, ctx: KernelContext
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The tokens of a padded batch that count.
 
     Args:
         x: [B, L, C], padded behind.
         sequence_token_count: int32 [B], how many tokens of each sequence count.
+        ctx: Where a count that does not fit is reported.
 
     Returns:
         The tokens [N, C]; int32 their places in the batch, then those of the padding [B, L]; the sums of the
@@ -28,14 +35,14 @@ def remove_padding(x: Tensor, sequence_token_count: Tensor) -> tuple[Tensor, Ten
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.RemovePadding
     """
     batch, length, _ = x.shape
-    counts = sequence_token_count.reshape(-1, 1)
+    counts = check_range(sequence_token_count, 0, length, Flag.LENGTH, ctx).reshape(-1, 1)
     padding = torch.arange(length, device=x.device) >= counts
     offset = torch.argsort(padding.reshape(-1), stable=True)
     tokens = x.flatten(0, 1).index_select(0, offset[: int((~padding).sum().item())])
     sums = torch.cat((counts.new_zeros(1), counts.reshape(-1).cumsum(0)))
     longest = counts.reshape(-1).amax(0, keepdim=True) if batch else counts.new_zeros(1)
     kind = sequence_token_count.dtype
-    return tokens, offset.reshape(batch, length).to(kind), sums.to(kind), longest
+    return tokens, offset.reshape(batch, length).to(kind), sums.to(kind), longest.to(kind)
 
 
 @kernel("RestorePadding", domain="com.microsoft", since=(1,), checks=True)
@@ -166,6 +173,7 @@ def _within(
     tokens = q.shape[0]
     q, k, v = (split_heads(unpacked(part, offset, ctx), heads) for part in (q, k, v))
     key = torch.arange(offset.shape[1], device=q.device)
+    sums = check_range(sums, 0, tokens, Flag.LENGTH, ctx)
     seen = key < sums.diff().reshape(-1, 1, 1, 1)
     y = merge_heads(fused(q, k, v, combine(bias, seen), scale=scale or None))
     return repacked(y, tokens, offset, ctx)

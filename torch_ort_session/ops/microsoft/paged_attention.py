@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, masked_scores, scores, softmax, weighted
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places, check_range
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -123,28 +124,30 @@ def paged_attention(
         q = torch.rms_norm(q, [width], q_norm_weight, qk_norm_epsilon)
         k = torch.rms_norm(k, [width], k_norm_weight, qk_norm_epsilon)
     number = torch.arange(tokens, device=q.device)
-    sums = cumulative_sequence_length.to(torch.int64)
+    sums = check_range(cumulative_sequence_length, 0, tokens, Flag.LENGTH, ctx)
     owner = (sums[1:, None] <= number).sum(0)
     owner = owner.clamp(max=max(past_seqlens.shape[0] - 1, 0))
     place = (past_seqlens.to(torch.int64) - sums[:-1]).index_select(0, owner) + number
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise ValueError("do_rotary needs cos_cache and sin_cache.")
-        angle = check_index(place, cos_cache.shape[0], ctx).to(torch.int64)
+        angle = check_places(place, cos_cache.shape[0], Flag.INDEX, ctx)
         cos, sin = (cache.index_select(0, angle).unsqueeze(1) for cache in (cos_cache, sin_cache))
         q = _turned(q, cos, sin, rotary_offset, rotary_interleaved != 0)
         k = _turned(k, cos, sin, rotary_offset, rotary_interleaved != 0)
-    table = torch.where(block_table >= 0, block_table, blocks).to(torch.int64)
+    mapped = block_table >= 0
+    table = torch.where(mapped, check_range(block_table, -1, blocks - 1, Flag.INDEX, ctx), blocks)
     if slot_mapping is None:
-        page = check_index(torch.div(place, size, rounding_mode="floor"), table.shape[1], ctx)
-        block = table.index_select(0, owner).gather(1, page.to(torch.int64).unsqueeze(1)).squeeze(1)
+        place = check_places(place, table.shape[1] * size, Flag.POSITION, ctx)
+        page = torch.div(place, size, rounding_mode="floor")
+        block = table.index_select(0, owner).gather(1, page.unsqueeze(1)).squeeze(1)
         slot = torch.where(block < blocks, block * size + place % size, blocks * size)
     else:
-        slot = torch.where(slot_mapping >= 0, slot_mapping, blocks * size)
-    slot = check_index(slot, blocks * size + 1, ctx).to(torch.int64)
+        row = check_range(slot_mapping, -1, blocks * size - 1, Flag.POSITION, ctx)
+        slot = torch.where(row >= 0, row, blocks * size)
     keys, values = _written(key_cache, slot, k), _written(value_cache, slot, v)
     # One block more, of what is mapped to none.
-    pages = check_index(table.reshape(-1), blocks + 1, ctx).to(torch.int64)
+    pages = table.reshape(-1)
     seen = _in_sight(table < blocks, size, owner, place, is_causal != 0, local_window_size)
     # What nobody sees may be anything.
     counts = seen.any(0, keepdim=True)

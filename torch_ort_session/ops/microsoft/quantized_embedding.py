@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -89,7 +90,7 @@ def qembed_layer_normalization(
 
 
 def _rows(table: Tensor, ids: Tensor, ctx: KernelContext) -> Tensor:
-    index = check_index(ids, table.shape[0], ctx)
+    index = check_places(ids, table.shape[0], Flag.INDEX, ctx)
     return torch.index_select(table, 0, index.reshape(-1)).reshape(*ids.shape, table.shape[1])
 
 

@@ -8,13 +8,14 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers import recurrent
 from torch_ort_session.ops._helpers import recurrent_activations as functions_of
+from torch_ort_session.ops._helpers.checks import check_lengths, given
 from torch_ort_session.ops._helpers.recurrent import Cell, States
 from torch_ort_session.ops._helpers.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
 
-@kernel("DynamicQuantizeLSTM", domain="com.microsoft", since=(1,))
+@kernel("DynamicQuantizeLSTM", domain="com.microsoft", since=(1,), checks=given(4))
 def dynamic_quantize_lstm(
     x: Tensor,
     w: Tensor,
@@ -90,7 +91,8 @@ def dynamic_quantize_lstm(
         )
         for d in range(count)
     ]
-    y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+    lengths = check_lengths(sequence_lens, x.shape[0], ctx)
+    y, states = recurrent.unroll(cells, x, states, direction, lengths)
     y_out, h_out, c_out = recurrent.outputs(y, states, 0, x.dtype, ctx.wanted)
     return y_out, h_out, c_out
 

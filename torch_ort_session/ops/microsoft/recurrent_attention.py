@@ -12,12 +12,13 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers import recurrent
 from torch_ort_session.ops._helpers import recurrent_activations as functions_of
+from torch_ort_session.ops._helpers.checks import check_lengths, given
 from torch_ort_session.ops._helpers.recurrent import Cell, States
 from torch_ort_session.ops._helpers.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("AttnLSTM", domain="com.microsoft", since=(1,))
+@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=given(4, 12))
 def attn_lstm(
     x: Tensor,
     w: Tensor,
@@ -85,9 +86,10 @@ def attn_lstm(
     own, fed = w[..., : x.shape[2]], w[..., x.shape[2] :]
     x, states = recurrent.inputs(x, own, r, 4, hidden_size, 0, initial_h, initial_c)
     seen = None
-    if memory_seq_lens is not None:
+    counted = check_lengths(memory_seq_lens, m.shape[1], ctx)
+    if counted is not None:
         place = torch.arange(m.shape[1], device=m.device)
-        seen = place < memory_seq_lens.unsqueeze(1)
+        seen = place < counted.unsqueeze(1)
         m = torch.where(seen.unsqueeze(2), m, torch.zeros_like(m))
     cells = [
         _attending(
@@ -105,7 +107,8 @@ def attn_lstm(
         for d in range(count)
     ]
     nothing = x.new_zeros(count, x.shape[1], fed.shape[2])
-    y, states = recurrent.unroll(cells, x, (*states, nothing), direction, sequence_lens)
+    lengths = check_lengths(sequence_lens, x.shape[0], ctx)
+    y, states = recurrent.unroll(cells, x, (*states, nothing), direction, lengths)
     y_out, h_out, c_out = recurrent.outputs(y, states[:2], 0, x.dtype, (*ctx.wanted, False, False)[:3])
     return y_out, h_out, c_out
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.rotary import rotate, turned
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -59,7 +60,7 @@ def rotary_embedding(
         return made
     if position_ids.numel() == 1 and position_ids.dim() == 1:
         position_ids = position_ids + torch.arange(length, device=x.device).unsqueeze(0)
-    position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
+    position_ids = check_places(position_ids, cos_cache.shape[0], Flag.INDEX, ctx)
     cos, sin = cos_cache[position_ids], sin_cache[position_ids]
     if not flat:
         return rotate(x, cos.unsqueeze(1), sin.unsqueeze(1), width, interleaved != 0)

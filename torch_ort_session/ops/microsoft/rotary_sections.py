@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -56,7 +57,7 @@ def m_rotary_embedding(
     half = cos_cache.shape[1]
     if len(mrope_section) != 3 or sum(mrope_section) != half:
         raise ValueError(f"three sections of {half} angles are needed, not {mrope_section}.")
-    places = check_index(position_ids, cos_cache.shape[0], ctx)
+    places = check_places(position_ids, cos_cache.shape[0], Flag.INDEX, ctx)
     angle = torch.arange(half, device=x.device)
     if mrope_layout:
         turn = angle % 3

@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.checks import check_each, looks_at_floats
 from torch_ort_session.ops._helpers.decoder_bodies import Search
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.token_loop import run_tokens
 from torch_ort_session.ops._helpers.token_scores import ScoreRules
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -21,7 +23,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
     host=("max_length", "min_length", "repetition_penalty", "seed"),
     seam="how many tokens come depends on the data",
     varies=True,
-    checks=True,
+    checks=looks_at_floats,
 )
 def sampling(
     input_ids: Tensor,
@@ -107,7 +109,11 @@ def sampling(
     def draw(scores: Tensor) -> Tensor:
         left = scores.masked_fill(left_out(scores, top_p, custom != 0, min_tokens_to_keep), filter_value)
         drawn_by[:] = [left]
-        return torch.multinomial(torch.softmax(left.detach(), 1), 1, generator=generator).squeeze(1)
+        chances = torch.softmax(left.detach(), 1)
+        good = chances.isfinite().all(1, keepdim=True)
+        if check_each(good, Flag.DISTRIBUTION, ctx):
+            chances = torch.where(good, chances, 1.0)
+        return torch.multinomial(chances, 1, generator=generator).squeeze(1)
 
     search = Search(
         input_ids,

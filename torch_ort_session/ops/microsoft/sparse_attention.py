@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -79,11 +80,11 @@ def sparse_attention(
     # The first call fills an empty cache, where shorter samples are padded behind.
     before = torch.where(total_sequence_length.reshape(1) == length, 0, lengths - length)
     place = before.unsqueeze(1) + torch.arange(length, device=q.device)
-    place = check_index(place, past_key.shape[2], ctx).to(torch.int64)
+    place = check_places(place, past_key.shape[2], Flag.POSITION, ctx)
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise ValueError("do_rotary needs cos_cache and sin_cache.")
-        angle = check_index(place, cos_cache.shape[0], ctx).reshape(-1)
+        angle = check_places(place, cos_cache.shape[0], Flag.INDEX, ctx).reshape(-1)
         cos, sin = (
             cache.index_select(0, angle).reshape(*place.shape, -1).unsqueeze(1)
             for cache in (cos_cache, sin_cache)

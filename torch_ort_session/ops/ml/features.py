@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops._helpers.scores import wide_enough
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -134,4 +135,4 @@ def array_feature_extractor(X: Tensor, Y: Tensor, *, ctx: KernelContext) -> Tens
     if not isinstance(X, Tensor):
         return strings.by_position(array_feature_extractor, X, Y, ctx=ctx)
     x = X if X.dim() > 1 else X.reshape(1, -1)
-    return torch.index_select(x, -1, check_index(Y.reshape(-1), x.shape[-1], ctx))
+    return torch.index_select(x, -1, check_places(Y.reshape(-1), x.shape[-1], Flag.INDEX, ctx))

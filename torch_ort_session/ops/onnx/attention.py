@@ -24,6 +24,7 @@ from torch_ort_session.ops._helpers.attention import (
     visible,
     weighted,
 )
+from torch_ort_session.ops._helpers.checks import check_lengths, given
 from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -46,7 +47,7 @@ class _Choices:
     products: bool
 
 
-@kernel("Attention", since=(23,))
+@kernel("Attention", since=(23,), checks=given(6))
 def attention_23(
     q: Tensor,
     k: Tensor,
@@ -87,7 +88,7 @@ def attention_23(
     )
 
 
-@kernel("Attention", since=(24, 25))
+@kernel("Attention", since=(24, 25), checks=given(6))
 def attention(
     q: Tensor,
     k: Tensor,
@@ -154,7 +155,9 @@ def attention(
         ctx.wants(1) or ctx.wants(2),
         ctx.wants(3),
     )
-    return _attention(q, k, v, attn_mask, past_key, past_value, nonpad_kv_seqlen, choices)
+    keys = k.shape[-2] + (0 if past_key is None else past_key.shape[2])
+    lengths = check_lengths(nonpad_kv_seqlen, keys, ctx)
+    return _attention(q, k, v, attn_mask, past_key, past_value, lengths, choices)
 
 
 def _attention(

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops._helpers.checks import check_range
+from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
 @kernel("Transpose", since=(1, 13, 21, 23, 24, 25), view_of="data")
@@ -126,26 +128,28 @@ def space_to_depth(input: Tensor, *, blocksize: int, mode: str = "DCR") -> Tenso
     return blocks.reshape(n, c * b * b, h // b, w // b)
 
 
-@kernel("ReverseSequence", since=(10, 28))
+@kernel("ReverseSequence", since=(10, 28), checks=True)
 def reverse_sequence(
-    input: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0
+    input: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0, ctx: KernelContext
 ) -> Tensor:
     """The first ``sequence_lens[b]`` steps of each batch entry in reverse order, the others in place.
 
     Args:
         input: Any tensor of rank 2 or more.
-        sequence_lens: int64 [batch], each in [1, time].
+        sequence_lens: int64 [batch], each in [0, time].
         batch_axis: Axis of the batch.
         time_axis: Axis of the steps.
+        ctx: Where a length that does not fit is reported.
 
     Source: https://onnx.ai/onnx/operators/onnx__ReverseSequence.html
     """
     if not isinstance(input, Tensor):
         move = strings.by_position
-        return move(reverse_sequence, input, sequence_lens, batch_axis=batch_axis, time_axis=time_axis)
+        axes = {"batch_axis": batch_axis, "time_axis": time_axis}
+        return move(reverse_sequence, input, sequence_lens, **axes, ctx=ctx)
     batch_axis, time_axis = batch_axis % input.dim(), time_axis % input.dim()
     steps = torch.arange(input.shape[time_axis], device=input.device)
-    lengths = sequence_lens.unsqueeze(1)
+    lengths = check_range(sequence_lens, 0, input.shape[time_axis], Flag.LENGTH, ctx).unsqueeze(1)
     source = torch.where(steps < lengths, lengths - 1 - steps, steps)
     source = source.t() if batch_axis > time_axis else source
     if batch_axis + time_axis == 1:

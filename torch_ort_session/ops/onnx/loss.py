@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.widen import HALF
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -85,7 +86,7 @@ def _picked(
     ignored = None if ignore_index is None else classes == ignore_index
     if ignored is not None:
         classes = classes.masked_fill(ignored, 0)
-    classes = check_index(classes, log_prob.shape[1], ctx)
+    classes = check_places(classes, log_prob.shape[1], Flag.CLASS, ctx)
     loss = -log_prob.gather(1, classes.unsqueeze(1)).squeeze(1)
     counted = None
     if weight is not None:

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.layout import is_channels_last
 from torch_ort_session.ops._helpers.windows import (
     FOLD_FROM,
@@ -132,7 +133,7 @@ def max_unpool(
     ]
     shape = [*x.shape[:2], *sizes]
     total = math.prod(shape)
-    flat = check_index(indices.reshape(-1), total, ctx)
+    flat = check_places(indices.reshape(-1), total, Flag.INDEX, ctx)
     y = torch.zeros(total, dtype=x.dtype, device=x.device).scatter(0, flat, x.reshape(-1)).reshape(shape)
     if output_shape is None or output_shape == shape:
         return y

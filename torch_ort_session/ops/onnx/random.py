@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
+from torch_ort_session.ops._helpers.checks import check_each, looks_at_floats
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
 
 
@@ -104,7 +106,7 @@ def random_uniform_like(
     return _empty_like(x, dtype, ctx).uniform_(low, high, generator=ctx.generator(seed))
 
 
-@kernel("Bernoulli", since=(15, 22), varies=True)
+@kernel("Bernoulli", since=(15, 22), varies=True, checks=looks_at_floats)
 def bernoulli(
     x: Tensor, *, dtype: int | None = None, seed: float | None = None, ctx: KernelContext
 ) -> Tensor:
@@ -121,11 +123,15 @@ def bernoulli(
     Returns:
         Zeros and ones in the shape of ``x``.
     """
-    drawn = torch.bernoulli(x.detach(), generator=ctx.generator(seed))
+    chances = x.detach()
+    good = (chances >= 0) & (chances <= 1)
+    if check_each(good, Flag.PROBABILITY, ctx):
+        chances = torch.where(good, chances, 0.0)
+    drawn = torch.bernoulli(chances, generator=ctx.generator(seed))
     return drawn if dtype is None else drawn.to(_type(dtype))
 
 
-@kernel("Multinomial", since=(7, 22), varies=True)
+@kernel("Multinomial", since=(7, 22), varies=True, checks=looks_at_floats)
 def multinomial(
     x: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None, ctx: KernelContext
 ) -> Tensor:
@@ -138,13 +144,16 @@ def multinomial(
         dtype: ONNX code of int32 or int64.
         sample_size: Draws of each batch entry.
         seed: Seed; None takes torch's own generator.
-        ctx: Gives the generator.
+        ctx: Gives the generator; where a row that leaves nothing to draw is reported.
 
     Returns:
         Indices ``[batch, sample_size]``.
     """
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     probabilities = torch.softmax(x.detach(), -1, dtype=wide)
+    good = probabilities.isfinite().all(-1, keepdim=True)
+    if check_each(good, Flag.DISTRIBUTION, ctx):
+        probabilities = torch.where(good, probabilities, 1.0)
     drawn = torch.multinomial(probabilities, sample_size, replacement=True, generator=ctx.generator(seed))
     return drawn.to(_type(dtype))
 

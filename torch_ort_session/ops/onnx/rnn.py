@@ -1,7 +1,6 @@
 """RNN, GRU and LSTM: torch's fused layer where it means the same, else step by step.
 
-Source: https://onnx.ai/onnx/operators/onnx__RNN.html, https://onnx.ai/onnx/operators/onnx__GRU.html,
-https://onnx.ai/onnx/operators/onnx__LSTM.html
+Sources: https://onnx.ai/onnx/operators/onnx__RNN.html, onnx__GRU, onnx__LSTM
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers import recurrent, recurrent_cells
 from torch_ort_session.ops._helpers import recurrent_activations as functions_of
-from torch_ort_session.ops._helpers.recurrent import States
+from torch_ort_session.ops._helpers.checks import given
+from torch_ort_session.ops._helpers.recurrent import States, ready
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
 _GRU_ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
 
 
-@kernel("RNN", since=(1, 7, 14, 22))
+@kernel("RNN", since=(1, 7, 14, 22), checks=given(4))
 def rnn(
     x: Tensor,
     w: Tensor,
@@ -70,7 +70,7 @@ def rnn(
     names = functions_of.named(activations, ("tanh",), count)
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 1, hidden_size, layout, initial_h)
-    w, r, b = _as(x.dtype, w, r, b)
+    w, r, b, lengths = ready(x, w, r, b, sequence_lens, ctx)
     if clip is None and x.shape[0] > 0 and set(names) in ({"tanh"}, {"relu"}):
         parameters = recurrent.torch_parameters(w, r, b, (0,))
         function = torch.rnn_tanh if names[0] == "tanh" else torch.rnn_relu
@@ -78,7 +78,7 @@ def rnn(
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return function(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
 
-        y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
+        y, states = recurrent.fuse(layer, x, states, parameters, direction, lengths)
     else:
         functions = functions_of.activations(names, activation_alpha, activation_beta)
         functions = [functions_of.clipped(function, clip) for function in functions]
@@ -86,12 +86,12 @@ def rnn(
             recurrent_cells.rnn_cell(w[at], r[at], None if b is None else b[at], *own)
             for at, own in functions_of.by_direction(functions, count)
         ]
-        y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+        y, states = recurrent.unroll(cells, x, states, direction, lengths)
     y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
     return y_out, h_out
 
 
-@kernel("GRU", since=(3, 7, 14, 22))
+@kernel("GRU", since=(3, 7, 14, 22), checks=given(4))
 def gru(
     x: Tensor,
     w: Tensor,
@@ -143,7 +143,7 @@ def gru(
     names = functions_of.named(activations, ("sigmoid", "tanh"), count)
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 3, hidden_size, layout, initial_h)
-    w, r, b = _as(x.dtype, w, r, b)
+    w, r, b, lengths = ready(x, w, r, b, sequence_lens, ctx)
     usual = clip is None and names == ["sigmoid", "tanh"] * count
     # Both directions of a small batch at once are faster than torch's layer, which runs one after the other.
     few = x.shape[0] <= 4 or (count == 2 and x.shape[1] <= 2)
@@ -153,7 +153,7 @@ def gru(
             return torch.gru(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
 
         parameters = recurrent.torch_parameters(w, r, b, _GRU_ORDER)
-        y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
+        y, states = recurrent.fuse(layer, x, states, parameters, direction, lengths)
     else:
         functions = functions_of.activations(names, activation_alpha, activation_beta)
         functions = [functions_of.clipped(function, clip) for function in functions]
@@ -162,12 +162,12 @@ def gru(
             cell(w[at], r[at], None if b is None else b[at], own)
             for at, own in functions_of.by_direction(functions, count)
         ]
-        y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+        y, states = recurrent.unroll(cells, x, states, direction, lengths)
     y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
     return y_out, h_out
 
 
-@kernel("GRU", since=(1,))
+@kernel("GRU", since=(1,), checks=given(4))
 def gru_1(
     x: Tensor,
     w: Tensor,
@@ -203,7 +203,7 @@ def gru_1(
     )
 
 
-@kernel("LSTM", since=(1, 7, 14, 22))
+@kernel("LSTM", since=(1, 7, 14, 22), checks=given(4))
 def lstm(
     x: Tensor,
     w: Tensor,
@@ -259,18 +259,18 @@ def lstm(
     names = functions_of.named(activations, ("sigmoid", "tanh", "tanh"), count)
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 4, hidden_size, layout, initial_h, initial_c)
-    w, r, b = _as(x.dtype, w, r, b)
+    w, r, b, lengths = ready(x, w, r, b, sequence_lens, ctx)
     usual = clip is None and p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
     # Few steps cost less than copying the weights into torch's order, which takes longer than the steps where
     # the weights are large. With lengths the fused layer does not tell the cell at a sequence's end.
     few = x.shape[0] <= (8 if w.numel() + r.numel() <= 1 << 20 else 64)
-    if usual and not few and (sequence_lens is None or not ctx.wants(2)):
+    if usual and not few and (lengths is None or not ctx.wants(2)):
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
             return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, _trains(), both, False)
 
         parameters = recurrent.torch_parameters(w, r, b, _LSTM_ORDER)
-        y, states = recurrent.fuse(layer, x, states, parameters, direction, sequence_lens)
+        y, states = recurrent.fuse(layer, x, states, parameters, direction, lengths)
     else:
         functions = functions_of.activations(names, activation_alpha, activation_beta)
         # Gates are clipped; the cell on its way out is a state, which is not.
@@ -287,13 +287,9 @@ def lstm(
             )
             for at, own in functions_of.by_direction(functions, count)
         ]
-        y, states = recurrent.unroll(cells, x, states, direction, sequence_lens)
+        y, states = recurrent.unroll(cells, x, states, direction, lengths)
     y_out, h_out, c_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
     return y_out, h_out, c_out
-
-
-def _as(dtype: torch.dtype, w: Tensor, r: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    return w.to(dtype), r.to(dtype), None if b is None else b.to(dtype)
 
 
 def _trains() -> bool:

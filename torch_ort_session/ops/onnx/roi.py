@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places, looks_at_floats
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # Elements that a step may hold at once: bounds memory, for the number of boxes is up to the model.
@@ -78,7 +79,7 @@ def roi_align(
     scaled = rois * spatial_scale - (0.5 if aligned else 0.0)
     columns = _samples(scaled[:, 0], scaled[:, 2], width, output_width, sampling_ratio, aligned)
     rows = _samples(scaled[:, 1], scaled[:, 3], height, output_height, sampling_ratio, aligned)
-    index = check_index(batch_indices.to(torch.int64), batch, ctx)
+    index = check_places(batch_indices, batch, Flag.INDEX, ctx)
     # Sampled positions of a cell: row samples by column samples by the two neighbours of each.
     place = (index[:, None, None, None, None] * height + rows[0][:, :, None, :, None]) * width
     place = place + columns[0][:, None, :, None, :]
@@ -125,7 +126,7 @@ def roi_align_10(
     )
 
 
-@kernel("MaxRoiPool", since=(1, 22), checks=True)
+@kernel("MaxRoiPool", since=(1, 22), checks=looks_at_floats)
 def max_roi_pool(
     x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_scale: float = 1.0, ctx: KernelContext
 ) -> Tensor:
@@ -147,7 +148,7 @@ def max_roi_pool(
     boxes = rois.shape[0]
     if boxes == 0 or x.numel() == 0:
         return x.new_zeros(boxes, channels, *pooled_shape)
-    index = check_index(rois[:, 0].to(torch.int64), batch, ctx)
+    index = check_places(rois[:, 0].to(torch.int64), batch, Flag.INDEX, ctx)
     corners = rois[:, 1:].to(torch.float32) * spatial_scale
     corners = torch.where(corners < 0, (corners - 0.5).ceil(), (corners + 0.5).floor())
     columns = _covered(corners[:, 0], corners[:, 2], width, pooled_shape[1])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.rotary import rotate, turned
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -48,7 +49,7 @@ def rotary_embedding(
         if made is not None:
             return made
     if position_ids is not None:
-        position_ids = check_index(position_ids, cos_cache.shape[0], ctx)
+        position_ids = check_places(position_ids, cos_cache.shape[0], Flag.INDEX, ctx)
         cos_cache, sin_cache = F.embedding(position_ids, cos_cache), F.embedding(position_ids, sin_cache)
     # Axis of the heads: 1 in rank 4, 2 once the features of rank 3 are split.
     if x.dim() == 4:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import bits, strings
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.index import check_index, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -130,7 +132,10 @@ def tensor_scatter(
     places = torch.arange(steps, device=update.device)
     if write_indices is not None:
         places = places + write_indices.unsqueeze(1)
-    places = places.remainder(capacity) if mode == "circular" else check_index(places, capacity, ctx)
+    if mode == "circular":
+        places = places.remainder(capacity)
+    else:
+        places = check_places(places, capacity, Flag.POSITION, ctx)
     view = [1] * update.dim()
     view[axis] = steps
     if write_indices is not None:

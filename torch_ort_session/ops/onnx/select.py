@@ -52,7 +52,8 @@ def compress(input: Tensor, condition: Tensor, *, axis: int | None = None) -> Te
     """
     if not isinstance(input, Tensor):
         return strings.by_position(compress, input, condition, axis=axis)
-    kept = torch.nonzero(condition).squeeze(1)
+    size = input.numel() if axis is None else input.shape[axis]
+    kept = torch.nonzero(condition[:size]).squeeze(1)
     return bits.movable(torch.index_select, input.reshape(-1) if axis is None else input, axis or 0, kept)
 
 
