@@ -28,12 +28,12 @@ std::vector<int64_t> rows_of(const at::Tensor& positions, const RotarySizes& siz
   int64_t bad = 0, first = 0;
   for (int64_t i = 0; i < sizes.tokens(); ++i) {
     const int64_t position = position_of(given, i, sizes.length, sizes.counted), before = bad;
-    rows[static_cast<size_t>(i)] = safe_index(position, limit, bad);
+    rows[static_cast<size_t>(i)] = Within{0, limit - 1}.safe(position, bad);
     if (bad != 0 && before == 0) first = position;
   }
   if (bad != 0 && word.has_value()) {
     word::note(word->mutable_data_ptr<int32_t>(), word::kIndexOutOfRange, static_cast<int32_t>(node), first,
-               -limit, limit - 1, bad);
+               0, limit - 1, bad);
   }
   return rows;
 }

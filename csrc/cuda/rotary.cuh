@@ -42,7 +42,8 @@ Geometry rotary_geometry(const Rotary<T>& args) {
 template <class T>
 __device__ __forceinline__ int64_t angles_of(const Rotary<T>& args, int64_t token, int64_t& bad) {
   if (args.positions == nullptr) return token;
-  return safe_index(position_of(args.positions, token, args.length, args.counted), args.limit, bad);
+  const int64_t position = position_of(args.positions, token, args.length, args.counted);
+  return Within{0, args.limit - 1}.safe(position, bad);
 }
 
 // The first bad position of all is told, by the first block. `word` may be nullptr.
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(Rotary<T> args, 
   if (threadIdx.x == 0) {
     const int64_t value =
         position_of(args.positions, static_cast<int64_t>(shared.place), args.length, args.counted);
-    note_from_thread(word, word::kIndexOutOfRange, node, value, -args.limit, args.limit - 1, shared.count);
+    note_from_thread(word, word::kIndexOutOfRange, node, value, 0, args.limit - 1, shared.count);
   }
 }
 

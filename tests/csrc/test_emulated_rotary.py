@@ -79,7 +79,7 @@ def test_m11_of_many_tokens_the_first_bad_one_is_told() -> None:
     positions = torch.arange(2100).reshape(3, 700) % 5
     positions[1, 300], positions[2, 5], positions[2, 699] = 77, -6, 5
     ours, theirs = (torch.zeros(layout.SIZE, dtype=torch.int32) for _ in range(2))
-    safe = layout.check_index(positions, 5, 3, theirs)
+    safe = layout.check_range(positions, 0, 4, layout.Flag.INDEX, 3, theirs)
     got = turned(x, *angles, positions, 1, True, ours)
     assert torch.equal(ours, theirs)
     torch.testing.assert_close(got, turned(x, *angles, safe, 1, True))

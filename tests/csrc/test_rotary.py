@@ -76,7 +76,7 @@ def test_every_set_of_instructions_gives_what_float64_gives(
         (3, 2, 2, 6, 0),
     ):
         cos, sin = torch.randn(11, half).to(dtype), torch.randn(11, half).to(dtype)
-        each = torch.randint(-11, 11, (batch, length))
+        each = torch.randint(11, (batch, length))
         for positions in (each, torch.tensor([4])):
             four = torch.randn(batch, heads, length, size).to(dtype)
             turned = torch.randn(batch, length, heads, size).to(dtype).transpose(1, 2)
@@ -105,7 +105,7 @@ def test_m11_positions_are_checked_as_indices_are(base: int, counted: bool) -> N
     positions = base_of + torch.arange(3).expand(2, 3)
     ours, theirs = (torch.zeros(layout.SIZE, dtype=torch.int32) for _ in range(2))
     got = rotary(x, *angles, base_of if counted else positions, 1, word=ours)
-    safe = layout.check_index(positions, 4, 3, theirs)
+    safe = layout.check_range(positions, 0, 3, layout.Flag.INDEX, 3, theirs)
     assert torch.equal(ours, theirs)
     torch.testing.assert_close(got, plain(x, *angles, safe, 1, False).float())
     assert torch.equal(rotary(x, *angles, base_of if counted else positions, 1), got)

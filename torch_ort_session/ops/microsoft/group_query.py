@@ -21,9 +21,10 @@ from torch_ort_session.ops._helpers.attention import (
     visible,
     weighted,
 )
-from torch_ort_session.ops._helpers.checks import check_lengths, check_places, check_range
+from torch_ort_session.ops._helpers.checks import check_lengths, check_range
 from torch_ort_session.ops._helpers.decode_step import Attending, Tables, Weighing, decode_step, present
 from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops._helpers.kv_cache import (
     Stored,
     Window,
@@ -146,7 +147,10 @@ def group_query_attention(
         q = torch.rms_norm(q, width, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
         k = torch.rms_norm(k, width, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     length = q.shape[2]
-    ends = check_range(seqlens_k, 0, total_sequence_length - 1, Flag.POSITION, ctx)
+    # The first call fills an empty cache, where shorter samples are padded behind.
+    first = total_sequence_length == length or query_seqlens is not None or sliding_window_cache
+    least = 0 if first else length - 1
+    ends = check_range(seqlens_k, least, total_sequence_length - 1, Flag.POSITION, ctx)
     valid = ends.reshape(-1) + 1
     query_seqlens = check_lengths(query_seqlens, length, ctx)
     if query_seqlens is not None:
@@ -159,7 +163,7 @@ def group_query_attention(
     if tables is not None:
         if position_ids is None:
             position_ids = before.unsqueeze(1) + torch.arange(length, device=q.device)
-        position_ids = check_places(position_ids, tables.cos.shape[0], Flag.INDEX, ctx)
+        position_ids = check_index(position_ids, tables.cos.shape[0], ctx)
         cos, sin = tables.cos[position_ids].unsqueeze(1), tables.sin[position_ids].unsqueeze(1)
         q = rotate(q, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
         k = rotate(k, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
