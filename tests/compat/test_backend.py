@@ -137,6 +137,25 @@ def test_types_of_less_than_a_byte() -> None:
     assert y.dtype == ml_dtypes.uint4
 
 
+def test_a_node_is_run_without_onnx_inferring_its_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends_the_process(*_: Any, **__: Any) -> None:
+        raise AssertionError("infer_shapes was called")
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", ends_the_process)
+    zero = np.array(0, ml_dtypes.int4)
+    made = backend.run_node(node("SequenceConstruct", ["a", "a"]), [zero.reshape(1)], opset_version=21)[0]
+    assert [each.dtype for each in made] == [ml_dtypes.int4] * 2
+    assert backend.run_node(node("Shape", ["x"]), [X])[0].tolist() == [2, 3]
+
+
+def test_the_types_of_outputs_that_a_model_does_not_declare() -> None:
+    nodes = [node("Cast", ["x"], to=TensorProto.UINT4), node("Identity", ["y"], ["z"])]
+    port = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    graph = helper.make_graph(nodes, "g", [port], [helper.make_empty_tensor_value_info("z")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    assert backend.run_model(model, [X])[0].dtype == ml_dtypes.uint4
+
+
 CONVERSIONS = [
     (ElementType.BFLOAT16, ml_dtypes.bfloat16),
     (ElementType.FLOAT8E4M3FN, ml_dtypes.float8_e4m3fn),

@@ -15,6 +15,7 @@ from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from torch_ort_session.errors import InputError
+from torch_ort_session.ir.infer import element_types
 from torch_ort_session.ir.types import (
     ElementType,
     OptionalType,
@@ -53,11 +54,21 @@ class PreparedModel(BackendRep):
                 raise ValueError(f"{len(inputs)} inputs were given, the model takes {len(names)}")
             feed = dict(zip(names, inputs, strict=False))
         results = self.session.run(None, feed)
-        kinds = [port.type for port in self.session.outputs]
-        arrays = [as_numpy(value, kind) for value, kind in zip(results, kinds, strict=True)]
         fields = [port.name for port in self.session.outputs]
+        kinds = [
+            port.type or self._inferred(port.name, value)
+            for port, value in zip(self.session.outputs, results)
+        ]
+        arrays = [as_numpy(value, kind) for value, kind in zip(results, kinds, strict=True)]
         named: tuple[Any, ...] = namedtupledict("Outputs", fields)(*arrays)
         return named
+
+    def _inferred(self, name: str, value: Any) -> ValueType | None:
+        """The type of an output that the model does not declare, as far as schemas tell it."""
+        element = element_types(self.session.graph).get(name)
+        if element is None:
+            return None
+        return SequenceType(TensorType(element)) if isinstance(value, tuple) else TensorType(element)
 
 
 class Backend(OnnxBackend):
@@ -114,7 +125,7 @@ class Backend(OnnxBackend):
             inputs: Values in the order of the node's inputs, those left out skipped, or by name. A list is a
                 sequence, None an absent optional.
             device: As in :meth:`prepare`.
-            outputs_info: Numpy dtype and shape of each output, where inference cannot tell.
+            outputs_info: Numpy dtype and shape of each output, where schemas cannot tell its type.
             **kwargs: ``opset_version`` and, for another domain, ``domain_version``; others as in ``prepare``.
         """
         given = list(dict.fromkeys(name for name in node.input if name))
@@ -128,7 +139,8 @@ class Backend(OnnxBackend):
         opsets = [onnx.helper.make_opsetid("", version)]
         if node.domain not in ("", "ai.onnx"):
             opsets.append(onnx.helper.make_opsetid(node.domain, kwargs.pop("domain_version", 1)))
-        model = onnx.shape_inference.infer_shapes(onnx.helper.make_model(graph, opset_imports=opsets))
+        # Without onnx's shape inference, which can end the process on a node that is not well made.
+        model = onnx.helper.make_model(graph, opset_imports=opsets)
         return cls.run_model(model, values, device, **kwargs)
 
     @classmethod
