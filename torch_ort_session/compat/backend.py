@@ -57,7 +57,7 @@ class PreparedModel(BackendRep):
         fields = [port.name for port in self.session.outputs]
         kinds = [
             port.type or self._inferred(port.name, value)
-            for port, value in zip(self.session.outputs, results)
+            for port, value in zip(self.session.outputs, results, strict=True)
         ]
         arrays = [as_numpy(value, kind) for value, kind in zip(results, kinds, strict=True)]
         named: tuple[Any, ...] = namedtupledict("Outputs", fields)(*arrays)
