@@ -98,7 +98,7 @@ def trees(dtype: torch.dtype, modes: list[str]) -> Forest:
             missing_true=[1, 0, 1, 0, 0, 0, 0, 0],
         ),
         [0, 7],
-        Votes([3, 3, 4, 5, 7], [0, 1, 1, 0, 0], torch.tensor([0.1, -2.0, NAN, 5.0, 0.7]), 3),
+        Votes([3, 3, 4, 5, 7], [0, 1, 1, 0, 0], torch.tensor([0.1, -2.0, NAN, 5.0, 0.7]), 3, "target_ids"),
     )
 
 

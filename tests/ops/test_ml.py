@@ -17,6 +17,7 @@ from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.ml.encoder import label_encoder, one_hot_encoder
 from torch_ort_session.ops.ml.features import imputer, normalizer
 from torch_ort_session.ops.ml.maps import cast_map, dict_vectorizer, zip_map
+from torch_ort_session.ops.ml.tree_ensemble import tree_ensemble
 from torch_ort_session.ops.ml.trees import tree_ensemble_regressor
 
 
@@ -121,6 +122,22 @@ def message(**broken: Any) -> str:
     return str(info.value)
 
 
+def newer(**broken: Any) -> str:
+    attrs: dict[str, Any] = {
+        "nodes_modes": torch.zeros(1, dtype=torch.uint8),
+        "nodes_splits": torch.zeros(1),
+        "leaf_weights": torch.ones(2),
+        "leaf_targetids": [0, 0],
+        "tree_roots": [0],
+        **{f"nodes_{name}": [1] for name in ("falseleafs", "falsenodeids", "trueleafs")},
+        **{f"nodes_{name}": [0] for name in ("truenodeids", "featureids")},
+        "n_targets": 1,
+    }
+    with pytest.raises(ValueError) as info:
+        tree_ensemble(torch.zeros(1, 1), **(attrs | broken), ctx=context())
+    return str(info.value)
+
+
 def test_what_users_read_of_trees_that_are_none() -> None:
     told = [
         message(nodes_truenodeids=[0, 0, 0]),
@@ -132,22 +149,38 @@ def test_what_users_read_of_trees_that_are_none() -> None:
         message(nodes_modes=["BRANCH_MAYBE", "LEAF", "LEAF"]),
         message(nodes_nodeids=[0, 1, 1]),
         message(target_ids=[0, 1]),
+        message(nodes_values=[0.5]),
+        message(target_weights=[0.5]),
+        newer(nodes_modes=torch.zeros(2, dtype=torch.uint8)),
+        newer(leaf_targetids=[0, 9]),
+        newer(tree_roots=[4]),
+        newer(nodes_truenodeids=[5]),
+        newer(nodes_featureids=[-1]),
+        newer(aggregate_function=7),
         message(aggregate_function="MEDIAN"),
         message(post_transform="SIGMOID"),
     ]
     assert_expected_inline(
         "\n".join(told),
         """\
-the branches of a tree lead back to a node above
-tree 0 has no root: its branches lead back to a node above
-a branch of a tree leads to node -1 of 3
-a tree compares feature -1, which no row has
-a tree compares feature 4294967296, which no row has
-a vote is for node 7 of tree 0, which is not there
-tree node modes ['BRANCH_MAYBE'] are unknown
-a tree node id is not unique
-a leaf votes for column 1 of 1
-aggregate 'MEDIAN' is none of 'SUM', 'AVERAGE', 'MIN' and 'MAX'
+nodes_truenodeids, nodes_falsenodeids: the branches of a tree lead back to a node above
+nodes_truenodeids, nodes_falsenodeids: tree 0 has no root: its branches lead back to a node above
+nodes_falsenodeids: a branch of a tree leads to node -1 of 3
+nodes_featureids: a tree compares feature -1, which no row has
+nodes_featureids: a tree compares feature 4294967296, which no row has
+target_nodeids: a vote is of node 7 of tree 0, which is not there
+nodes_modes: 'BRANCH_MAYBE' is unknown
+nodes_nodeids: node 1 of tree 0 is there twice
+target_ids: a leaf votes for column 1 of 1
+nodes_values has 1 entries, and nodes_nodeids has 3
+target_weights has 1 entries, and target_ids has 2
+nodes_modes has 2 entries, and nodes_featureids has 1
+leaf_targetids: a leaf votes for column 9 of 1
+tree_roots: a tree begins with node 4 of 3
+nodes_truenodeids: a branch of a tree leads to node 6 of 3
+nodes_featureids: a tree compares feature -1, which no row has
+aggregate_function 7 or post_transform 0 is unknown
+aggregate_function 'MEDIAN' is none of 'SUM', 'AVERAGE', 'MIN' and 'MAX'
 post_transform 'SIGMOID' is none of 'NONE', 'SOFTMAX', 'LOGISTIC', 'SOFTMAX_ZERO' and 'PROBIT'""",
     )
 

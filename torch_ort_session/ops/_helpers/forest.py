@@ -5,7 +5,7 @@ Source: https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +28,7 @@ _NOT_EQUAL, _MEMBER = 5, 6
 # What compiled code holds of the number of a feature.
 _LAST_FEATURE = (1 << 31) - 1
 _COMPILED = {"SUM": 0, "AVERAGE": 0, "MIN": 1, "MAX": 2}
+_FOLLOW = "nodes_truenodeids, nodes_falsenodeids"
 # For each mode: whether it holds where the feature lies below, at or above the threshold (for the last
 # two: is no member, is one).
 _HOLDS = (
@@ -74,12 +75,14 @@ class Votes:
         targets: Column each vote counts for.
         weights: Float tensor [votes].
         columns: Number of columns.
+        named: The attribute that lists the targets.
     """
 
     nodes: Sequence[int]
     targets: Sequence[int]
     weights: Tensor
     columns: int
+    named: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,11 +131,11 @@ def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
 
     bad = [target for target in votes.targets if not 0 <= target < votes.columns]
     if bad:
-        raise ValueError(f"a leaf votes for column {bad[0]} of {votes.columns}")
+        raise ValueError(f"{votes.named}: a leaf votes for column {bad[0]} of {votes.columns}")
     branches = zip(nodes.features, nodes.true, nodes.false, strict=False)
     for place, (feature, *follow) in enumerate(branches):
         if not 0 <= feature <= _LAST_FEATURE and follow != [place, place]:
-            raise ValueError(f"a tree compares feature {feature}, which no row has")
+            raise ValueError(f"nodes_featureids: a tree compares feature {feature}, which no row has")
     depth = _depth(nodes, roots)
     modes = nodes.modes.to(device)
     holds = torch.tensor(_HOLDS, device=device)[modes]
@@ -167,21 +170,30 @@ def plant(nodes: Nodes, roots: Sequence[int], votes: Votes) -> Forest:
 def _depth(nodes: Nodes, roots: Sequence[int]) -> int:
     count = len(nodes.true)
     depth, level = 0, set(roots)
+    outside = [root for root in roots if not 0 <= root < count]
+    if outside:
+        raise ValueError(f"tree_roots: a tree begins with node {outside[0]} of {count}")
     while True:
-        outside = [place for place in level if not 0 <= place < count]
-        if outside:
-            raise ValueError(f"a branch of a tree leads to node {outside[0]} of {count}")
-        level = {
-            child
-            for place in level
-            if not nodes.true[place] == nodes.false[place] == place
-            for child in (nodes.true[place], nodes.false[place])
-        }
+        branches = [place for place in level if not nodes.true[place] == nodes.false[place] == place]
+        for name, follow in (("nodes_truenodeids", nodes.true), ("nodes_falsenodeids", nodes.false)):
+            lost = [follow[place] for place in branches if not 0 <= follow[place] < count]
+            if lost:
+                raise ValueError(f"{name}: a branch of a tree leads to node {lost[0]} of {count}")
+        level = {child for place in branches for child in (nodes.true[place], nodes.false[place])}
         if not level:
             return depth
         depth += 1
         if depth > count:
-            raise ValueError("the branches of a tree lead back to a node above")
+            raise ValueError(f"{_FOLLOW}: the branches of a tree lead back to a node above")
+
+
+def same_lengths(lists: Mapping[str, Sequence[object] | Tensor | None]) -> None:
+    """Raise a ValueError where attributes that say something of the same nodes have not the same length."""
+    sizes = {name: len(values) for name, values in lists.items() if values is not None}
+    first = next(iter(sizes))
+    for name, size in sizes.items():
+        if size != sizes[first]:
+            raise ValueError(f"{name} has {size} entries, and {first} has {sizes[first]}")
 
 
 def _members(modes: Tensor, members: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -264,5 +276,5 @@ def tally(forest: Forest, leaf: Tensor, aggregate: str) -> tuple[Tensor, Tensor]
         how = "amin" if aggregate == "MIN" else "amax"
         total = total.scatter_reduce(1, target, weight, how, include_self=False)
     else:
-        raise ValueError(f"aggregate {aggregate!r} is none of 'SUM', 'AVERAGE', 'MIN' and 'MAX'")
+        raise ValueError(f"aggregate_function {aggregate!r} is none of 'SUM', 'AVERAGE', 'MIN' and 'MAX'")
     return total[:, :-1], voted

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, votes_of
+from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, same_lengths, votes_of
 from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops._helpers.scores import post_transform as transform
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -71,9 +71,24 @@ def tree_ensemble(
     Source: https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
     """
     if aggregate_function not in range(4) or post_transform not in range(5):
-        raise ValueError(f"aggregate {aggregate_function} or post_transform {post_transform} is unknown")
+        raise ValueError(
+            f"aggregate_function {aggregate_function} or post_transform {post_transform} is unknown"
+        )
 
     def make() -> Forest:
+        same_lengths(
+            {
+                "nodes_featureids": nodes_featureids,
+                "nodes_modes": nodes_modes,
+                "nodes_splits": nodes_splits,
+                "nodes_truenodeids": nodes_truenodeids,
+                "nodes_trueleafs": nodes_trueleafs,
+                "nodes_falsenodeids": nodes_falsenodeids,
+                "nodes_falseleafs": nodes_falseleafs,
+                "nodes_missing_value_tracks_true": nodes_missing_value_tracks_true or None,
+            }
+        )
+        same_lengths({"leaf_targetids": leaf_targetids, "leaf_weights": leaf_weights})
         # The leaves stand behind the nodes, in one list.
         inner, outer = len(nodes_featureids), len(leaf_targetids)
         ends = list(range(inner, inner + outer))
@@ -87,7 +102,7 @@ def tree_ensemble(
             members=membership_values,
         )
         columns = n_targets or max(leaf_targetids, default=0) + 1
-        return plant(nodes, tree_roots, Votes(ends, leaf_targetids, leaf_weights, columns))
+        return plant(nodes, tree_roots, Votes(ends, leaf_targetids, leaf_weights, columns, "leaf_targetids"))
 
     forest = prepared(ctx, make)
     total, _ = votes_of(forest, X, _AGGREGATES[aggregate_function])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, votes_of
+from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, same_lengths, votes_of
 from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops._helpers.scores import labels, text_labels
 from torch_ort_session.ops._helpers.scores import post_transform as transform
@@ -89,7 +89,7 @@ def tree_ensemble_regressor(
             nodes_falsenodeids or [],
             nodes_missing_value_tracks_true or [],
         )
-        votes = (target_treeids or [], target_nodeids or [], target_ids or [])
+        votes = (target_treeids or [], target_nodeids or [], target_ids or [], "target")
         weights = _numbers(target_weights, target_weights_as_tensor, ctx)
         thresholds = _numbers(nodes_values, nodes_values_as_tensor, ctx)
         base = _numbers(base_values or [0.0], base_values_as_tensor, ctx)
@@ -179,7 +179,7 @@ def tree_ensemble_classifier(
             nodes_falsenodeids or [],
             nodes_missing_value_tracks_true or [],
         )
-        votes = (class_treeids or [], class_nodeids or [], class_ids or [])
+        votes = (class_treeids or [], class_nodeids or [], class_ids or [], "class")
         weights = _numbers(class_weights, class_weights_as_tensor, ctx)
         thresholds = _numbers(nodes_values, nodes_values_as_tensor, ctx)
         base = _numbers(base_values or [0.0], base_values_as_tensor, ctx)
@@ -228,17 +228,39 @@ def _forest(
     ctx: KernelContext,
     lists: _Lists,
     thresholds: Tensor,
-    votes: tuple[list[int], list[int], list[int]],
+    votes: tuple[list[int], list[int], list[int], str],
     weights: Tensor,
     columns: int,
 ) -> Forest:
+    of_trees, of_nodes, targets, kind = votes
+    same_lengths(
+        {
+            "nodes_nodeids": lists.ids,
+            "nodes_treeids": lists.trees,
+            "nodes_modes": lists.modes,
+            "nodes_featureids": lists.features,
+            "nodes_values": thresholds,
+            "nodes_truenodeids": lists.true,
+            "nodes_falsenodeids": lists.false,
+            "nodes_missing_value_tracks_true": lists.missing_true or None,
+        }
+    )
+    same_lengths(
+        {
+            f"{kind}_ids": targets,
+            f"{kind}_treeids": of_trees,
+            f"{kind}_nodeids": of_nodes,
+            f"{kind}_weights": weights,
+        }
+    )
     keys = list(zip(lists.trees, lists.ids, strict=True))
     place = {key: i for i, key in enumerate(keys)}
     unknown = [mode for mode in lists.modes if mode not in MODES]
-    if unknown or len(place) < len(keys):
-        raise ValueError(
-            f"tree node modes {unknown[:3]} are unknown" if unknown else "a tree node id is not unique"
-        )
+    if unknown:
+        raise ValueError(f"nodes_modes: {unknown[0]!r} is unknown")
+    if len(place) < len(keys):
+        twice = next(key for number, key in enumerate(keys) if place[key] != number)
+        raise ValueError("nodes_nodeids: node {1} of tree {0} is there twice".format(*twice))
     children: list[list[int]] = []
     for ids in (lists.true, lists.false):
         column = []
@@ -257,10 +279,11 @@ def _forest(
             roots.setdefault(tree, i)
     rootless = set(lists.trees) - roots.keys()
     if rootless:
-        raise ValueError(f"tree {min(rootless)} has no root: its branches lead back to a node above")
-    trees, ids, targets = votes
-    missing = [key for key in zip(trees, ids, strict=True) if key not in place]
+        named = "nodes_truenodeids, nodes_falsenodeids"
+        raise ValueError(f"{named}: tree {min(rootless)} has no root: its branches lead back to a node above")
+    missing = [key for key in zip(of_trees, of_nodes, strict=True) if key not in place]
     if missing:
-        raise ValueError("a vote is for node {1} of tree {0}, which is not there".format(*missing[0]))
-    owners = [place[key] for key in zip(trees, ids, strict=True)]
-    return plant(inner, list(roots.values()), Votes(owners, targets, weights, columns))
+        tree, node = missing[0]
+        raise ValueError(f"{kind}_nodeids: a vote is of node {node} of tree {tree}, which is not there")
+    owners = [place[key] for key in zip(of_trees, of_nodes, strict=True)]
+    return plant(inner, list(roots.values()), Votes(owners, targets, weights, columns, f"{kind}_ids"))
