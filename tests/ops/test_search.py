@@ -1,9 +1,6 @@
 """GreedySearch and BeamSearch: what onnxruntime's CPU provider gives, over seeded models, rules and masks.
 
-Two things differ, of which onnxruntime's are not compared. Behind the step at which the last text of
-GreedySearch ends, and in the scores of steps that BeamSearch does not make, onnxruntime leaves memory as it
-found it; here stand padding and 0. And whether a sample is done, without ``early_stopping``, onnxruntime
-finds out from what another sample of the batch may come to: with a sample alone it is right.
+Where they differ is in `differential/known.py`, with who is right and why.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from searchlab import VOCAB, encoder, gpt, model, short_encoder, t5, theirs, wei
 
 import torch_ort_session
 from torch_ort_session import KernelError, Options
-from torch_ort_session.errors import DeviceIndexError
+from torch_ort_session.errors import DeviceIndexError, InputError
 
 BUFFERS = ("past_sequence_length", "beam_width", "cache_indirection")
 
@@ -306,6 +303,18 @@ def test_a_batch_of_nothing(op: str) -> None:
         "BeamSearch": [(0, 2, 9), (0, 2), (6, 0, 3, VOCAB)],
     }
     assert [result.shape for result in results] == shapes[op]
+
+
+@pytest.mark.parametrize("op", ["GreedySearch", "Sampling", "BeamSearch"])
+def test_a_prompt_of_nothing(op: str) -> None:
+    feeds = dict(GOOD) if op == "BeamSearch" else {"max_length": GOOD["max_length"]}
+    feeds["input_ids"] = np.zeros((2, 0), np.int32)
+    attributes = {"eos_token_id": 2, "pad_token_id": 0, "decoder": gpt(weights(1))}
+    with pytest.raises(InputError) as caught:
+        ours(model(op, feeds, **attributes), feeds)
+    text = f"node 'search' (com.microsoft::{op}): input_ids has shape [2, 0], but every text needs a token to"
+    assert str(caught.value) == f"{text} start with"
+    assert (caught.value.name, caught.value.got) == ("input_ids", "shape [2, 0]")
 
 
 GOOD: dict[str, Any] = {

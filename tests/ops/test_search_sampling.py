@@ -1,9 +1,6 @@
 """Sampling: which tokens stay, how often each is drawn, and that a seed draws the same again.
 
-The random numbers of onnxruntime are its own, so that its texts are not these; how often it draws a token
-is. Of two rules it makes something else than its documentation says: with its default ``top_p`` of 0 rounding
-says which tokens it leaves out, up to all of them, where here the most probable one stays; and
-``presence_penalty`` it does not take off at all.
+Where onnxruntime's texts and rules are others is in `differential/known.py`, with who is right and why.
 """
 
 from __future__ import annotations

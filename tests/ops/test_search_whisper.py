@@ -1,6 +1,6 @@
 """WhisperBeamSearch: what onnxruntime's CPU provider gives, and the rules of tokens that are times.
 
-How probable silence is onnxruntime leaves out on the CPU; it is compared with the scores of the first step.
+How probable silence is onnxruntime leaves out on the CPU: see `differential/known.py`.
 """
 
 from __future__ import annotations

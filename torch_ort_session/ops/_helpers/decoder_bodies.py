@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from torch_ort_session.errors import InputError
 from torch_ort_session.ops._helpers.decoder_prompt import PromptDecoder
 from torch_ort_session.ops._helpers.decoder_source import SourceDecoder
 from torch_ort_session.ops.kernel import KernelContext
@@ -74,11 +75,13 @@ def decoder_of(search: Search, beams: int, ctx: KernelContext) -> Decoder:
 
     Raises:
         ValueError: Bodies that are missing, or of other inputs and outputs than such bodies have.
+        InputError: The texts start with no token.
     """
     source, mask, forced = search.source, search.mask, search.forced
     if search.kind == 0:
         if source.dim() != 2:
             raise ValueError(f"input_ids has {source.dim()} dims, not 2.")
+        _with_tokens(source, "input_ids", ctx)
         return PromptDecoder(ctx, source, mask, pad=search.pad, beams=beams, capacity=search.limit)
     if search.kind not in _ENCODER_DECODERS:
         raise ValueError(f"model_type {search.kind} is none of 0, 1 and 2.")
@@ -86,4 +89,17 @@ def decoder_of(search: Search, beams: int, ctx: KernelContext) -> Decoder:
         if search.first < 0:
             raise ValueError("an encoder and a decoder need decoder_start_token_id.")
         forced = torch.full((source.shape[0], 1), search.first, dtype=torch.int32, device=source.device)
+    _with_tokens(forced, "decoder_input_ids", ctx)
     return SourceDecoder(ctx, source, mask, forced, pad=search.pad, beams=beams, capacity=search.limit)
+
+
+def _with_tokens(start: Tensor, name: str, ctx: KernelContext) -> None:
+    if start.shape[1] == 0:
+        got = f"shape {list(start.shape)}"
+        raise InputError(
+            f"node {ctx.node.name!r} ({ctx.node.qualified}): {name} has {got}, but every text needs a token "
+            "to start with",
+            name=name,
+            got=got,
+            expected="one token or more",
+        )
