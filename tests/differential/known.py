@@ -80,8 +80,8 @@ KNOWN = (
     Known(
         "onnxruntime",
         ("GreedySearch", "Sampling"),
-        "what follows the end of a text is padding, by the documentation; onnxruntime stops when the last text "
-        "of a batch has ended and leaves memory behind that step as it found it",
+        "what follows the end of a text is padding, by the documentation; onnxruntime stops when the last "
+        "text of a batch has ended and leaves memory behind that step as it found it",
         part="tokens behind the step at which the last text ends",
     ),
     Known(
