@@ -6,15 +6,18 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from expecttest import assert_expected_inline
 from onnx import save
 from textmodel import model
+from torch import Tensor
 
 from torch_ort_session.cli import backend
-from torch_ort_session.ops import native, registry
+from torch_ort_session.ops import native, registry, uses
+from torch_ort_session.ops.kernel import KernelContext, kernel, kernels_of
 from torch_ort_session.ops.uses import native_ops
 from torch_ort_session.runtime.readiness import Extension, Readiness
 
@@ -39,6 +42,32 @@ NONE = dataclasses.replace(
 )
 
 
+@kernel("Plain", since=(1,), domain="acme")
+def plain(x: Tensor) -> Tensor:
+    return x
+
+
+@kernel("Looks", since=(1, 3), domain="acme")
+def looks(x: Tensor, ctx: KernelContext) -> Tensor:
+    validation = ctx.validation
+    return x if validation is None else validation.check_index(x, 2, ctx.node)
+
+
+@kernel("Chooses", since=(2,), domain="acme")
+def chooses(x: Tensor, ctx: KernelContext) -> Tensor:
+    made = native.cpu_op("gemv", x)
+    return looks(x, ctx) if made is None else native.device_op("top_k", x)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three kernels."""
+    table = {(k.domain, k.op): (k,) for fn in (plain, looks, chooses) for k in kernels_of(fn)}
+    monkeypatch.setattr(backend, "registry", SimpleNamespace(kernels=lambda: table))
+    monkeypatch.setattr(uses, "_PACKAGE", __name__)
+    uses.native_ops.cache_clear()
+
+
 def given(patch: pytest.MonkeyPatch, ready: Readiness) -> None:
     def found(device: torch.device) -> Readiness:
         return ready
@@ -47,43 +76,39 @@ def given(patch: pytest.MonkeyPatch, ready: Readiness) -> None:
     patch.setattr("torch_ort_session.session.ready_on", found)
 
 
-def test_m22_what_is_compiled(command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_m22_what_is_compiled(command, few: None, monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, GOOD)
     assert_expected_inline(
-        command("ops", "--native", "--domain", "ai.onnx.ml").out,
+        command("ops", "--native", "--domain", "acme").out,
         """\
 torch         torch 9
 extension     native.so, ABI 2
 compiled for  the CPU (default, avx2), CUDA 8.0 9.0 (check_index)
 recorder      tape
 compiled     CPU                       CUDA     operators
-check_index  one for all               8.0 9.0  1
-gemv         each set of instructions  -        0
-op                                  revisions  uses         falls back from
-ai.onnx.ml::ArrayFeatureExtractor   1          check_index  -
-ai.onnx.ml::TreeEnsemble            5          -            forest_votes
-ai.onnx.ml::TreeEnsembleClassifier  1 3 5      -            forest_votes
-ai.onnx.ml::TreeEnsembleRegressor   1 3 5      -            forest_votes
-4 kernels with native ops; all others are torch's ops alone
+check_index  one for all               8.0 9.0  2
+gemv         each set of instructions  -        1
+op             revisions  uses               falls back from
+acme::Chooses  2          check_index, gemv  top_k
+acme::Looks    1 3        check_index        -
+2 kernels with native ops; all others are torch's ops alone
 """,
     )
 
 
-def test_m22_what_falls_back(command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_m22_what_falls_back(command, few: None, monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, NONE)
     assert_expected_inline(
-        command("ops", "--native", "--domain", "ai.onnx.ml").out,
+        command("ops", "--native", "--domain", "acme").out,
         """\
 torch         torch 9
 extension     none: extension not built
 compiled for  nothing
 recorder      none: extension not built
-op                                  revisions  uses  falls back from
-ai.onnx.ml::ArrayFeatureExtractor   1          -     check_index
-ai.onnx.ml::TreeEnsemble            5          -     forest_votes
-ai.onnx.ml::TreeEnsembleClassifier  1 3 5      -     forest_votes
-ai.onnx.ml::TreeEnsembleRegressor   1 3 5      -     forest_votes
-4 kernels that would use native ops; all others are torch's ops alone
+op             revisions  uses  falls back from
+acme::Chooses  2          -     check_index, gemv, top_k
+acme::Looks    1 3        -     check_index
+2 kernels that would use native ops; all others are torch's ops alone
 """,
     )
 
@@ -143,7 +168,7 @@ def test_m22_every_op_of_the_library_is_listed_and_every_op_asked_for_is_there(c
 
 
 def test_m22_what_kernels_use_is_read_from_their_source() -> None:
-    uses = {
+    wanted_of = {
         "ai.onnx::Add": set(),
         "ai.onnx::Gather": {"check_index"},
         "ai.onnx::MatMul": {"gemv"},
@@ -153,7 +178,7 @@ def test_m22_what_kernels_use_is_read_from_their_source() -> None:
         "com.microsoft::MatMulNBits": {"matmul_nbits"},
         "com.microsoft::QLinearSigmoid": {"by_table", "requantize"},
     }
-    for name, wanted in uses.items():
+    for name, wanted in wanted_of.items():
         domain, _, op = name.rpartition("::")
         kernels = registry.kernels()["" if domain == "ai.onnx" else domain, op]
         newest = max(kernels, key=lambda kernel: kernel.since)
