@@ -36,10 +36,12 @@ def results(made: Made) -> Iterator[tuple[Mapping[str, Any], list[Any]]]:
 
 
 def dynamic_shapes(made: Made) -> dict[str, Any]:
-    """What may change, by parameter of `forward`; those of `*values` in a tuple."""
+    """What may change, by parameter of `forward` that is fed; those of `*values` in a tuple."""
     axes = [dict.fromkeys(made.dynamic.get(name, {}), torch.export.Dim.DYNAMIC) for name in made.feeds[0]]
     shapes: dict[str, Any] = {}
     for name, parameter in inspect.signature(made.module.forward).parameters.items():
+        if len(shapes) == len(axes):
+            break
         rest = parameter.kind is parameter.VAR_POSITIONAL
         shapes[name] = tuple(axes[len(shapes) :]) if rest else axes[len(shapes)]
     return shapes

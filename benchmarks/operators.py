@@ -272,10 +272,6 @@ RECIPES: tuple[Recipe, ...] = (
         "200x1x128, linear before reset",
         recurrent(3, 200, 1, 128, linear_before_reset=1),
         outputs=2,
-        reason=(
-            "a step is a dozen calls on one row of 384 numbers, which cost more than its product; "
-            "onnxruntime has one loop for them."
-        ),
     ),
     Recipe("RNN", "200x1x128", recurrent(1, 200, 1, 128), outputs=2),
     Recipe(

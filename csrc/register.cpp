@@ -62,5 +62,12 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "Tensor(a!)? word, int instructions=-1) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def("cache_append_(Tensor(a!)[] caches, Tensor[] fresh, Tensor[] starts, Tensor? word) -> ()");
   m.def("cache_appended(Tensor past, Tensor fresh, Tensor start, SymInt rows) -> Tensor");
+  m.def(
+      "lstm_layer(Tensor gates, Tensor recurrence, Tensor h, Tensor c, Tensor? lengths, int direction, float "
+      "clip, int instructions=-1) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "gru_layer(Tensor gates, Tensor recurrence, Tensor bias, Tensor h, Tensor? lengths, int direction, "
+      "float "
+      "clip, bool linear, int instructions=-1) -> (Tensor, Tensor)");
   m.def("top_k(Tensor x, int k, int axis, bool largest) -> Tensor");
 }

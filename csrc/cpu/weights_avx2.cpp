@@ -27,9 +27,10 @@ using Bytes = Bytes32;
 }  // namespace
 
 #include "tos/dense_body.h"
+#include "tos/steps_body.h"
 #include "tos/weights_body.h"
 
-extern const WeightKernels kAvx2Kernels = {"avx2", arrange, multiply, unpack, dot, combine};
+extern const WeightKernels kAvx2Kernels = {"avx2", arrange, multiply, unpack, dot, combine, kSteps};
 
 }  // namespace tos
 

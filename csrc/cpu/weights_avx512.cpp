@@ -31,9 +31,10 @@ using Bytes = Bytes64;
 }  // namespace
 
 #include "tos/dense_body.h"
+#include "tos/steps_body.h"
 #include "tos/weights_body.h"
 
-extern const WeightKernels kAvx512Kernels = {"avx512", arrange, multiply, unpack, dot, combine};
+extern const WeightKernels kAvx512Kernels = {"avx512", arrange, multiply, unpack, dot, combine, kSteps};
 
 }  // namespace tos
 

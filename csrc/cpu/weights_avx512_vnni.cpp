@@ -33,9 +33,11 @@ using Bytes = Bytes64;
 }  // namespace
 
 #include "tos/dense_body.h"
+#include "tos/steps_body.h"
 #include "tos/weights_body.h"
 
-extern const WeightKernels kAvx512VnniKernels = {"avx512 vnni", arrange, multiply, unpack, dot, combine};
+extern const WeightKernels kAvx512VnniKernels = {"avx512 vnni", arrange, multiply, unpack,
+                                                 dot,           combine, kSteps};
 
 }  // namespace tos
 

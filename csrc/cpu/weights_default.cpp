@@ -15,8 +15,9 @@ using Bytes = Bytes16;
 }  // namespace
 
 #include "tos/dense_body.h"
+#include "tos/steps_body.h"
 #include "tos/weights_body.h"
 
-extern const WeightKernels kDefaultKernels = {"default", arrange, multiply, unpack, dot, combine};
+extern const WeightKernels kDefaultKernels = {"default", arrange, multiply, unpack, dot, combine, kSteps};
 
 }  // namespace tos

@@ -170,7 +170,9 @@ def test_m22_every_op_of_the_library_is_listed_and_every_op_asked_for_is_there(c
 def test_m22_what_kernels_use_is_read_from_their_source() -> None:
     wanted_of = {
         "ai.onnx::Add": set(),
+        "ai.onnx::GRU": {"gru_layer"},
         "ai.onnx::Gather": {"check_index"},
+        "ai.onnx::LSTM": {"lstm_layer"},
         "ai.onnx::MatMul": {"gemv"},
         "ai.onnx::NonMaxSuppression": {"non_max_suppression"},
         "ai.onnx::TopK": {"top_k"},

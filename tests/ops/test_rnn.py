@@ -11,7 +11,8 @@ from expecttest import assert_expected_inline
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers import recurrent
 from torch_ort_session.ops.kernel import KernelContext
-from torch_ort_session.ops.onnx.rnn import gru, gru_1, lstm, rnn
+from torch_ort_session.ops.onnx.gru import gru, gru_1
+from torch_ort_session.ops.onnx.rnn import lstm, rnn
 
 CTX = KernelContext(
     node=Node(name="n", op="LSTM", domain="", inputs=(), outputs=("y", "h", "c"), attributes={}, since=22),

@@ -29,6 +29,7 @@ from torch_ort_session.ops import (
     native_bytes,
     native_checks,
     native_norms,
+    native_recurrent,
     native_shapes,
     native_weights,
 )
@@ -313,6 +314,7 @@ def _describe_ops() -> None:
         native_bytes,
         native_checks,
         native_norms,
+        native_recurrent,
         native_shapes,
         native_weights,
     ):

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tos/steps.h"
+
 // Products with weights that one step reads once, on raw pointers. Each set of instructions has a table of
 // its own; none of these functions allocates or throws, and none reads outside of what it is given.
 namespace tos {
@@ -67,6 +69,8 @@ struct WeightKernels {
   // y[n] = sum over k of x[k] * w[k * stride + n], for n from `begin` to `end`.
   void (*combine)(Real type, const void* w, int64_t stride, const float* x, int64_t rows, int64_t begin,
                   int64_t end, float* y);
+
+  StepKernels steps;
 };
 
 // The tables, the narrowest first; one that this build or this machine lacks is nullptr.

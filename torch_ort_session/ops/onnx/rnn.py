@@ -1,6 +1,6 @@
-"""RNN, GRU and LSTM: torch's fused layer where it means the same, else step by step.
+"""RNN and LSTM: a fused layer, of the extension or of torch, where it means the same, else step by step.
 
-Sources: https://onnx.ai/onnx/operators/onnx__RNN.html, onnx__GRU, onnx__LSTM
+Source: https://onnx.ai/onnx/operators/onnx__RNN.html, https://onnx.ai/onnx/operators/onnx__LSTM.html
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import recurrent, recurrent_cells
+from torch_ort_session.ops._helpers import recurrent, recurrent_cells, recurrent_native
 from torch_ort_session.ops._helpers import recurrent_activations as functions_of
 from torch_ort_session.ops._helpers.checks import given
 from torch_ort_session.ops._helpers.recurrent import States, ready
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
-_GRU_ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
 
 
 @kernel("RNN", since=(1, 7, 14, 22), checks=given(4))
@@ -76,7 +75,7 @@ def rnn(
         function = torch.rnn_tanh if names[0] == "tanh" else torch.rnn_relu
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
-            return function(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
+            return function(xs, initial[0], flat, b is not None, 1, 0.0, torch.is_grad_enabled(), both, False)
 
         y, states = recurrent.fuse(layer, x, states, parameters, direction, lengths)
     else:
@@ -89,118 +88,6 @@ def rnn(
         y, states = recurrent.unroll(cells, x, states, direction, lengths)
     y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
     return y_out, h_out
-
-
-@kernel("GRU", since=(3, 7, 14, 22), checks=given(4))
-def gru(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    sequence_lens: Tensor | None = None,
-    initial_h: Tensor | None = None,
-    *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    linear_before_reset: int = 0,
-    output_sequence: int = 0,
-    ctx: KernelContext,
-) -> tuple[Tensor | None, Tensor | None]:
-    """A gated recurrent layer; gates are update, reset, hidden.
-
-    Source: https://onnx.ai/onnx/operators/onnx__GRU.html
-
-    Args:
-        x: ``[time, batch, input]``, or batch first when ``layout`` is 1.
-        w: ``[directions, 3 * hidden, input]``.
-        r: ``[directions, 3 * hidden, hidden]``.
-        b: ``[directions, 6 * hidden]`` or None.
-        sequence_lens: int32 ``[batch]`` or None.
-        initial_h: ``[directions, batch, hidden]`` or None for zeros.
-        activations: Two functions a direction.
-        activation_alpha: Their alphas.
-        activation_beta: Their betas.
-        clip: Bound of their inputs.
-        direction: ``forward``, ``reverse`` or ``bidirectional``.
-        hidden_size: As in ``r``.
-        layout: 0, or 1 for batch first everywhere.
-        linear_before_reset: Whether the reset gate multiplies the product, not its input.
-        output_sequence: Of old revisions; the outputs that the node names say the same.
-        ctx: Tells which outputs are wanted.
-
-    Returns:
-        Y ``[time, directions, batch, hidden]`` and Y_h ``[directions, batch, hidden]``.
-
-    Raises:
-        ValueError: Shapes or attributes contradict each other.
-    """
-    count = recurrent.count_directions(direction, w)
-    names = functions_of.named(activations, ("sigmoid", "tanh"), count)
-    dtype = x.dtype
-    x, states = recurrent.inputs(x, w, r, 3, hidden_size, layout, initial_h)
-    w, r, b, lengths = ready(x, w, r, b, sequence_lens, ctx)
-    usual = clip is None and names == ["sigmoid", "tanh"] * count
-    # Both directions of a small batch at once are faster than torch's layer, which runs one after the other.
-    few = x.shape[0] <= 4 or (count == 2 and x.shape[1] <= 2)
-    if usual and linear_before_reset and not few:
-
-        def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
-            return torch.gru(xs, initial[0], flat, b is not None, 1, 0.0, _trains(), both, False)
-
-        parameters = recurrent.torch_parameters(w, r, b, _GRU_ORDER)
-        y, states = recurrent.fuse(layer, x, states, parameters, direction, lengths)
-    else:
-        functions = functions_of.activations(names, activation_alpha, activation_beta)
-        functions = [functions_of.clipped(function, clip) for function in functions]
-        cell = recurrent_cells.gru_cell_linear if linear_before_reset else recurrent_cells.gru_cell
-        cells = [
-            cell(w[at], r[at], None if b is None else b[at], own)
-            for at, own in functions_of.by_direction(functions, count)
-        ]
-        y, states = recurrent.unroll(cells, x, states, direction, lengths)
-    y_out, h_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
-    return y_out, h_out
-
-
-@kernel("GRU", since=(1,), checks=given(4))
-def gru_1(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    sequence_lens: Tensor | None = None,
-    initial_h: Tensor | None = None,
-    *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Sequence[float] | None = None,
-    activation_beta: Sequence[float] | None = None,
-    clip: float | None = None,
-    direction: str = "foward",
-    hidden_size: int | None = None,
-    output_sequence: int = 0,
-    ctx: KernelContext,
-) -> tuple[Tensor | None, Tensor | None]:
-    """The first GRU, whose schema misspells its default direction; see :func:`gru`."""
-    return gru(
-        x,
-        w,
-        r,
-        b,
-        sequence_lens,
-        initial_h,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
-        clip=clip,
-        direction="forward" if direction == "foward" else direction,
-        hidden_size=hidden_size,
-        ctx=ctx,
-    )
 
 
 @kernel("LSTM", since=(1, 7, 14, 22), checks=given(4))
@@ -260,14 +147,22 @@ def lstm(
     dtype = x.dtype
     x, states = recurrent.inputs(x, w, r, 4, hidden_size, layout, initial_h, initial_c)
     w, r, b, lengths = ready(x, w, r, b, sequence_lens, ctx)
-    usual = clip is None and p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
+    usual = p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
+    # Products of many rows are as fast in torch's layer, which has its own for whole sequences.
+    many = x.shape[1] >= 16 and clip is None and lengths is None
+    made = None
+    if usual and not many:
+        made = recurrent_native.lstm_layer(x, states, w, r, b, direction, lengths, clip)
     # Few steps cost less than copying the weights into torch's order, which takes longer than the steps where
     # the weights are large. With lengths the fused layer does not tell the cell at a sequence's end.
     few = x.shape[0] <= (8 if w.numel() + r.numel() <= 1 << 20 else 64)
-    if usual and not few and (lengths is None or not ctx.wants(2)):
+    if made is not None:
+        y, states = made
+    elif usual and clip is None and not few and (lengths is None or not ctx.wants(2)):
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:
-            return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, _trains(), both, False)
+            trains = torch.is_grad_enabled()
+            return torch.lstm(xs, list(initial), flat, b is not None, 1, 0.0, trains, both, False)
 
         parameters = recurrent.torch_parameters(w, r, b, _LSTM_ORDER)
         y, states = recurrent.fuse(layer, x, states, parameters, direction, lengths)
@@ -290,7 +185,3 @@ def lstm(
         y, states = recurrent.unroll(cells, x, states, direction, lengths)
     y_out, h_out, c_out = recurrent.outputs(y, states, layout, dtype, ctx.wanted)
     return y_out, h_out, c_out
-
-
-def _trains() -> bool:
-    return torch.is_grad_enabled()
