@@ -23,6 +23,7 @@ from torch_ort_session.runtime.modes import RunModes
 from torch_ort_session.runtime.overlap import overlap
 from torch_ort_session.runtime.recipients import Recipients
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
+from torch_ort_session.runtime.sharing import Caches
 from torch_ort_session.runtime.tickets import Submission
 from torch_ort_session.runtime.tracing import watch_program
 from torch_ort_session.runtime.unbound import switched_off, undelivered
@@ -70,6 +71,7 @@ class Binding:
         self._attached = Attached()
         self._recipients = Recipients(self._machine, self._attached, session.options.validate == "deferred")
         self._gone = "no capture was made"
+        self._caches = Caches(session.graph)
         self._in_place = any(step.kernel.state for step in self._program()[0].steps.items)
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
@@ -341,12 +343,13 @@ class Binding:
         names = tuple([info.name for info in session.graph.outputs])
         program, keys, intake = session._program(names)
         fed = self._attached.fed(feed, intake)
-        told = program
-        if self._machine.tracer.observer.on:
-            told = watch_program(program, fed, self._machine.tracer)
+        self._machine = self._caches.machine(self._machine, self._attached.whole_states())
+        program, outputs = self._caches.runs(program, names)
+        tracer = self._machine.tracer
+        told = watch_program(program, fed, tracer) if tracer.observer.on else program
         modes = RunModes(session.device, False, session.options.num_threads)
         with modes, self._recipients.run(program) as made:
-            return act(_Request(told, names, keys, fed, self._delivery(ready, names, made)))
+            return act(_Request(told, outputs, keys, fed, self._delivery(ready, names, made)))
 
     def _ready(self) -> Prepared:
         for bound in self._attached.moved():
@@ -355,7 +358,7 @@ class Binding:
 
     def _delivery(self, ready: Prepared, names: tuple[str, ...], made: Submission | None) -> Delivery:
         def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
-            nbytes = self._recipients.deliver(made, names, results, owned)
+            nbytes = self._recipients.deliver(made, names, self._caches.given(results), owned)
             self._machine.policy.counters[counters.DELIVERED] += nbytes
             return []
 

@@ -11,6 +11,13 @@
 #include "host_cuda.h"
 #endif
 
+// Before a loop whose arrays are to be registers.
+#ifdef __CUDACC__
+#define TOS_UNROLLED _Pragma("unroll")
+#else
+#define TOS_UNROLLED
+#endif
+
 namespace tos::cuda {
 
 constexpr int kWarp = 32;

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "tos/cache_append.h"
 #include "tos/check_index.h"
+#include "tos/gqa_decode.h"
 #include "tos/strides.h"
 #include "tos/word.h"
 
@@ -77,5 +79,24 @@ struct TurnedHeads {
 
 // There is at least one feature. `word` may be nullptr.
 void launch_rotary(Real type, const TurnedHeads& heads, int32_t node, int32_t* word, cudaStream_t stream);
+
+// What the kernels of a step write for one another: the place of each sample, and for each query and part of
+// the cache the greatest score, the sum of weights and the weighted values.
+struct GqaScratch {
+  int64_t* start;
+  float* most;
+  float* sum;
+  float* total;
+};
+
+constexpr int64_t kGqaWidestHead = 256;
+
+// See gqa_decode.cuh. There is at least one sample, and a head is no wider than kGqaWidestHead.
+int64_t gqa_parts_of(const GqaDecode& step);
+void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scratch, const Report& report,
+                       cudaStream_t stream);
+
+// See cache_appended.cuh.
+void launch_cache_append(const CacheAppend* caches, int64_t count, const int32_t* word, cudaStream_t stream);
 
 }  // namespace tos::cuda

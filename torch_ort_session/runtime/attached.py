@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from torch_ort_session.errors import InputError
+from torch_ort_session.ops._helpers.cache_rows import put_rows
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime.attach import check_apart, check_name, is_count
 from torch_ort_session.runtime.bound import Bound, marks_of, told
 from torch_ort_session.runtime.delivery import Owned, write
+from torch_ort_session.runtime.sharing import Rows
 from torch_ort_session.runtime.signature import BoundForm
 
 
@@ -94,6 +96,11 @@ class Attached:
                 del self._bound[bound.key]
                 self._lengths.pop(bound.name, None)
         self._ready = None
+
+    def whole_states(self) -> frozenset[tuple[str, str]]:
+        """Inputs and outputs of the states that have no capacity dim."""
+        states = (bound for bound in self if bound.role == "state")
+        return frozenset(bound.key for bound in states if bound.capacity_dim is None)
 
     def moved(self) -> list[Bound]:
         """Tensors whose owner changed their memory or form since they were added."""
@@ -218,11 +225,15 @@ class Attached:
         ready = self.ready()
         moves: list[tuple[torch.Tensor, torch.Tensor]] = []
         lengths: list[tuple[Bound, int]] = []
+        rows: list[tuple[torch.Tensor, Rows]] = []
         rest: dict[str, Any] = {}
         for name, value in zip(names, results, strict=True):
             bound = ready.targets.get(name)
             if bound is None:
                 rest[name] = value
+                continue
+            if isinstance(value, Rows):
+                rows.append((bound.plain, value))
                 continue
             place, part, after = bound.room(value, self.length(bound))
             moves.append((place, part))
@@ -231,6 +242,10 @@ class Attached:
         # Before anything is written: what is not bound may lie in the memory of what is.
         rest = dict(zip(rest, owned(list(rest.values())), strict=True)) if rest else rest
         nbytes = write(moves, ready.written, word)
+        if rows:
+            fresh = [put.fresh for _, put in rows]
+            put_rows([cache for cache, _ in rows], fresh, [put.start for _, put in rows], word)
+            nbytes += sum(one.nbytes for one in fresh)
         for bound, after in lengths:
             self.set_length(bound, after)
         self.unbound = rest

@@ -4,19 +4,11 @@
 
 #include <optional>
 
+#include "tos/cache_append.h"
 #include "tos/word.h"
 
-// New rows of a cache, and where they go.
+// Tensors of caches and of new rows, checked.
 namespace tos {
-
-// Strides and widths are in bytes: what the numbers are is nobody's concern.
-struct CacheAppend {
-  void* cache;           // [batch, groups, rows] of rows
-  const void* fresh;     // [batch, groups, length] of rows, dense
-  const int64_t* start;  // [batch]; nothing is written for a negative one
-  int64_t batch, groups, rows, length, row_bytes;
-  int64_t cache_batch, cache_head, cache_row;
-};
 
 inline CacheAppend append_of(const at::Tensor& cache, const at::Tensor& fresh, const at::Tensor& start) {
   const int64_t each = static_cast<int64_t>(cache.element_size());

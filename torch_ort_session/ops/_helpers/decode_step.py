@@ -15,6 +15,9 @@ from torch_ort_session.ops.kernel import KernelContext
 # New rows of a step of few queries over many keys. For more of them matrix products are faster.
 _MOST_ROWS = 8
 
+# The widest head that the kernel for CUDA has registers for.
+_WIDEST_ON_CUDA = 256
+
 _FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
@@ -129,6 +132,8 @@ def decode_step(
     ):
         return None
     if last.dtype is not torch.int32 or past_key.shape != past_value.shape or past_key.shape[3] == 0:
+        return None
+    if query.is_cuda and past_key.shape[3] > _WIDEST_ON_CUDA:
         return None
     if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < total):
         return None

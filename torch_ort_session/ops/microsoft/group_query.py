@@ -21,6 +21,7 @@ from torch_ort_session.ops._helpers.attention import (
     visible,
     weighted,
 )
+from torch_ort_session.ops._helpers.cache_rows import check_room, gives_rows
 from torch_ort_session.ops._helpers.checks import check_lengths, check_range
 from torch_ort_session.ops._helpers.decode_step import Attending, Tables, Weighing, decode_step, present
 from torch_ort_session.ops._helpers.faults import Flag
@@ -80,7 +81,7 @@ def group_query_attention(
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
     ctx: KernelContext,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+) -> tuple[Tensor | None, ...]:
     """Causal attention that puts new keys and values behind those of a cache.
 
     Args:
@@ -121,7 +122,8 @@ def group_query_attention(
 
     Returns:
         The result [B, L, H * D], the caches [B, G, C, D], where C is the greater of P and the total length,
-        and where asked for the scores.
+        and where asked for the scores. For a binding that puts the new rows into the caches itself, those
+        rows [B, G, L, D] in place of the caches, and last where they belong: see ``_helpers/cache_rows.py``.
 
     Raises:
         ValueError: An option that is not supported, or inputs that do not fit each other.
@@ -138,6 +140,9 @@ def group_query_attention(
         past = past_key, past_value
         step = decode_step((query, key, value), past, seqlens_k, total_sequence_length, tables, how, ctx)
         if step is not None and past_key is not None and past_value is not None:
+            if gives_rows(ctx.node):
+                check_room(past_key, total_sequence_length)
+                return step.y, step.key, step.value, None, step.start
             present_key = present(past_key, step.key, step.start, total_sequence_length)
             present_value = present(past_value, step.value, step.start, total_sequence_length)
             return step.y, present_key, present_value, None
@@ -199,6 +204,10 @@ def group_query_attention(
     seen_key = clean(dequantized(seen_key, keys, q.dtype), counts)
     seen_value = clean(dequantized(seen_value, values, q.dtype), counts)
     y, products = _attend(q, seen_key, seen_value, mask, weighing, qk_output)
+    if past_key is not None and gives_rows(ctx.node):
+        check_room(past_key, total_sequence_length)
+        fresh = (part.clone(memory_format=torch.contiguous_format) for part in (k, v))
+        return merge_heads(y), *fresh, products, before.to(torch.int64)
     return merge_heads(y), present_key, present_value, products
 
 

@@ -1,0 +1,330 @@
+// A step of GroupQueryAttention in three kernels: the new rows as the cache holds them; the rows of the
+// cache, split over blocks; the parts together.
+#pragma once
+
+#include <cmath>
+
+#include "device.cuh"
+#include "reduce.cuh"
+#include "tos/gqa_decode.h"
+#include "word.cuh"
+
+namespace tos::cuda {
+
+// Queries of a block, rows of the cache that a warp takes at once, and warps of a block.
+constexpr int kGqaQueries = 4;
+constexpr int kGqaRows = 4;
+constexpr int kGqaWarps = 4;
+
+// What the kernels write for one another, and what they tell.
+struct GqaParts {
+  int64_t* start;  // [batch]
+  float* most;     // [batch, length, heads, parts]
+  float* sum;      // [batch, length, heads, parts]
+  float* total;    // [batch, length, heads, parts, width]
+  int64_t parts;
+  int32_t node;
+  int32_t* word;  // or nullptr
+};
+
+// By what is known without the lengths, so that a recorded step serves them all.
+inline int64_t gqa_parts(const GqaDecode& step) {
+  constexpr int64_t kRowsOfPart = 256, kMost = 32;
+  const int64_t parts = blocks_for(step.capacity, kRowsOfPart);
+  return parts < 1 ? 1 : (parts < kMost ? parts : kMost);
+}
+
+inline int64_t gqa_chunks(const GqaDecode& step) {
+  return blocks_for(step.heads / step.groups * step.length, kGqaQueries);
+}
+
+inline Geometry gqa_renew_geometry(const GqaDecode& step) {
+  return {dim3(static_cast<unsigned>(step.batch * step.length), static_cast<unsigned>(step.groups)),
+          dim3(2 * kWarp)};
+}
+
+inline Geometry gqa_attend_geometry(const GqaDecode& step, int64_t parts) {
+  return {dim3(static_cast<unsigned>(parts), static_cast<unsigned>(step.groups * gqa_chunks(step)),
+               static_cast<unsigned>(step.batch)),
+          dim3(kGqaWarps * kWarp)};
+}
+
+inline Geometry gqa_combine_geometry(const GqaDecode& step) {
+  return {dim3(static_cast<unsigned>(step.batch * step.length), static_cast<unsigned>(step.heads)),
+          dim3(2 * kWarp)};
+}
+
+// The row of cosines and sines of a new row; one that is not there is clamped, and noted by whoever says so.
+__device__ __forceinline__ int64_t gqa_turn(const GqaDecode& step, const GqaPlace& place, int64_t b,
+                                            int64_t l, const GqaParts* tell) {
+  if (step.angles == 0) return 0;
+  int64_t bad = 0;
+  const int64_t wanted = gqa_angle(step, place, b, l);
+  const int64_t safe = safe_index(wanted, step.positions, bad);
+  if (bad != 0 && place.good && tell != nullptr && tell->word != nullptr) {
+    note_from_thread(tell->word, word::kIndexOutOfRange, tell->node, wanted, -step.positions,
+                     step.positions - 1, 1);
+  }
+  return safe;
+}
+
+// Element d of a row, turned.
+template <class T>
+__device__ __forceinline__ float gqa_turned(const GqaDecode& step, const T* row, int64_t angle, int64_t d) {
+  const int64_t half = step.angles;
+  if (d >= 2 * half) return static_cast<float>(row[d]);
+  const int64_t i = step.interleaved ? d / 2 : (d < half ? d : d - half);
+  const bool first = step.interleaved ? d % 2 == 0 : d < half;
+  const int64_t other = step.interleaved ? d ^ 1 : (first ? d + half : d - half);
+  const float cos = static_cast<float>(static_cast<const T*>(step.cos)[angle * half + i]);
+  const float sin = static_cast<float>(static_cast<const T*>(step.sin)[angle * half + i]);
+  const float own = static_cast<float>(row[d]) * cos, across = static_cast<float>(row[other]) * sin;
+  return first ? own - across : own + across;
+}
+
+template <class T>
+__global__ void __launch_bounds__(2 * kWarp) gqa_renew_kernel(GqaDecode step, GqaParts parts) {
+  const int64_t b = blockIdx.x / step.length, l = blockIdx.x % step.length, g = blockIdx.y;
+  const GqaPlace place = gqa_place(step, b);
+  const bool tells = threadIdx.x == 0 && g == 0;
+  if (tells && l == 0) {
+    parts.start[b] = place.before;
+    if (!place.good && parts.word != nullptr) {
+      note_from_thread(parts.word, word::kPositionOutOfRange, parts.node, step.last[b], step.length - 1,
+                       gqa_most(step) - 1, 1);
+    }
+  }
+  const int64_t angle = gqa_turn(step, place, b, l, tells ? &parts : nullptr);
+  const T* key = static_cast<const T*>(step.key) + b * step.key_batch + l * step.key_row + g * step.width;
+  const T* value =
+      static_cast<const T*>(step.value) + b * step.value_batch + l * step.value_row + g * step.width;
+  const int64_t to = ((b * step.groups + g) * step.length + l) * step.width;
+  for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
+    static_cast<T*>(step.fresh_key)[to + d] = static_cast<T>(gqa_turned(step, key, angle, d));
+    static_cast<T*>(step.fresh_value)[to + d] = value[d];
+  }
+}
+
+// What a warp has seen of the keys: kEach elements of a row are each lane's.
+template <int kEach>
+struct GqaSeen {
+  float most[kGqaQueries];
+  float sum[kGqaQueries];
+  float total[kGqaQueries][kEach];
+};
+
+// The queries of a block.
+struct GqaQueries {
+  const float* rows;  // [kGqaQueries, width], turned and scaled, in shared memory
+  int64_t low[kGqaQueries];
+  int64_t high[kGqaQueries];  // no greater than low where there is no query
+  int64_t bias[kGqaQueries];  // where the bias of position 0 is
+};
+
+// Rows of keys and values that follow each other.
+template <class T>
+struct GqaSpan {
+  const T* keys;
+  const T* values;
+  int64_t key_row;
+  int64_t value_row;
+  int64_t position;
+  int64_t count;
+};
+
+// The greater one; kept where it is no number, so that what is made of it is none either.
+__device__ __forceinline__ float gqa_greater(float score, float most) {
+  return !(score <= most) ? score : most;
+}
+
+// exp(score - most), where minus infinity stands for what is out of sight.
+__device__ __forceinline__ float gqa_weight(float score, float most) {
+  return score == -HUGE_VALF ? 0.0f : expf(score - most);
+}
+
+template <class T, int kEach>
+__device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries& queries,
+                                        const GqaSpan<T>& span, GqaSeen<kEach>& seen) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  for (int64_t base = warp * kGqaRows; base < span.count; base += kGqaWarps * kGqaRows) {
+    float score[kGqaRows][kGqaQueries];
+    TOS_UNROLLED
+    for (int u = 0; u < kGqaRows; ++u) {
+      float key[kEach];
+      TOS_UNROLLED
+      for (int e = 0; e < kEach; ++e) {
+        const int64_t d = lane + e * kWarp;
+        key[e] = base + u < span.count && d < step.width
+                     ? static_cast<float>(span.keys[(base + u) * span.key_row + d])
+                     : 0.0f;
+      }
+      TOS_UNROLLED
+      for (int i = 0; i < kGqaQueries; ++i) {
+        float part = 0.0f;
+        TOS_UNROLLED
+        for (int e = 0; e < kEach; ++e) {
+          const int64_t d = lane + e * kWarp;
+          if (d < step.width) part += queries.rows[i * step.width + d] * key[e];
+        }
+        score[u][i] = part;
+      }
+    }
+    TOS_UNROLLED
+    for (int u = 0; u < kGqaRows; ++u) {
+      const int64_t position = span.position + base + u;
+      TOS_UNROLLED
+      for (int i = 0; i < kGqaQueries; ++i) {
+        float product = warp_sum(score[u][i]);
+        if (step.softcap != 0.0f) product = tanhf(product / step.softcap) * step.softcap;
+        const bool sees = base + u < span.count && position >= queries.low[i] && position < queries.high[i];
+        if (sees && step.bias != nullptr) {
+          product += static_cast<float>(static_cast<const T*>(step.bias)[queries.bias[i] + position]);
+        }
+        score[u][i] = sees ? product : -HUGE_VALF;
+      }
+    }
+    TOS_UNROLLED
+    for (int i = 0; i < kGqaQueries; ++i) {
+      float most = seen.most[i];
+      TOS_UNROLLED
+      for (int u = 0; u < kGqaRows; ++u) most = gqa_greater(score[u][i], most);
+      const float factor = gqa_weight(seen.most[i], most);
+      seen.most[i] = most;
+      seen.sum[i] *= factor;
+      TOS_UNROLLED
+      for (int e = 0; e < kEach; ++e) seen.total[i][e] *= factor;
+      TOS_UNROLLED
+      for (int u = 0; u < kGqaRows; ++u) {
+        score[u][i] = gqa_weight(score[u][i], most);
+        seen.sum[i] += score[u][i];
+      }
+    }
+    TOS_UNROLLED
+    for (int u = 0; u < kGqaRows; ++u) {
+      TOS_UNROLLED
+      for (int e = 0; e < kEach; ++e) {
+        const int64_t d = lane + e * kWarp;
+        if (base + u >= span.count || d >= step.width) continue;
+        const float value = static_cast<float>(span.values[(base + u) * span.value_row + d]);
+        TOS_UNROLLED
+        for (int i = 0; i < kGqaQueries; ++i) seen.total[i][e] += score[u][i] * value;
+      }
+    }
+  }
+}
+
+template <class T, int kEach>
+__global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode step, GqaParts parts) {
+  __shared__ float rows[kGqaQueries * kEach * kWarp];
+  __shared__ float totals[kGqaWarps][kGqaQueries * kEach * kWarp];
+  __shared__ float mosts[kGqaWarps][kGqaQueries], sums[kGqaWarps][kGqaQueries];
+  const int64_t chunks = blocks_for(step.heads / step.groups * step.length, kGqaQueries);
+  const int64_t part = blockIdx.x, g = blockIdx.y / chunks, chunk = blockIdx.y % chunks, b = blockIdx.z;
+  const int64_t each = step.heads / step.groups, width = step.width;
+  const GqaPlace place = gqa_place(step, b);
+  const int64_t before = place.good ? place.before : 0;
+  GqaQueries queries;
+  queries.rows = rows;
+  TOS_UNROLLED
+  for (int i = 0; i < kGqaQueries; ++i) {
+    const int64_t q = chunk * kGqaQueries + i, l = q / each, h = g * each + q % each;
+    const bool there = l < step.length;
+    queries.high[i] = there ? before + l + 1 : 0;
+    const int64_t low = step.window > 0 ? queries.high[i] - step.window : 0;
+    queries.low[i] = low > 0 ? low : 0;
+    queries.bias[i] = there ? b * step.bias_batch + h * step.bias_head + l * step.bias_row : 0;
+    const int64_t angle = there ? gqa_turn(step, place, b, l, nullptr) : 0;
+    const T* row = static_cast<const T*>(step.query) + b * step.query_batch + l * step.query_row + h * width;
+    for (int64_t d = threadIdx.x; d < width; d += blockDim.x) {
+      rows[i * width + d] = there ? gqa_turned(step, row, angle, d) * step.scale : 0.0f;
+    }
+  }
+  __syncthreads();
+  GqaSeen<kEach> seen;
+  TOS_UNROLLED
+  for (int i = 0; i < kGqaQueries; ++i) {
+    seen.most[i] = -HUGE_VALF;
+    seen.sum[i] = 0.0f;
+    TOS_UNROLLED
+    for (int e = 0; e < kEach; ++e) seen.total[i][e] = 0.0f;
+  }
+  // What the first query does not see, no later one does.
+  const int64_t first = queries.low[0] < before ? queries.low[0] : before;
+  const int64_t split = blocks_for(before - first, parts.parts);
+  const int64_t from = first + part * split < before ? first + part * split : before;
+  const int64_t count = before - from < split ? before - from : split;
+  const T* keys = static_cast<const T*>(step.past_key) + b * step.past_key_batch + g * step.past_key_head;
+  const T* values =
+      static_cast<const T*>(step.past_value) + b * step.past_value_batch + g * step.past_value_head;
+  const GqaSpan<T> span{keys + from * step.past_key_row,
+                        values + from * step.past_value_row,
+                        step.past_key_row,
+                        step.past_value_row,
+                        from,
+                        count};
+  gqa_see<T, kEach>(step, queries, span, seen);
+  if (part + 1 == parts.parts) {
+    const int64_t fresh = (b * step.groups + g) * step.length * width;
+    const GqaSpan<T> own{static_cast<const T*>(step.fresh_key) + fresh,
+                         static_cast<const T*>(step.fresh_value) + fresh,
+                         width,
+                         width,
+                         before,
+                         step.length};
+    gqa_see<T, kEach>(step, queries, own, seen);
+  }
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  TOS_UNROLLED
+  for (int i = 0; i < kGqaQueries; ++i) {
+    if (lane == 0) {
+      mosts[warp][i] = seen.most[i];
+      sums[warp][i] = seen.sum[i];
+    }
+    TOS_UNROLLED
+    for (int e = 0; e < kEach; ++e) totals[warp][(i * kEach + e) * kWarp + lane] = seen.total[i][e];
+  }
+  __syncthreads();
+  for (int i = 0; i < kGqaQueries; ++i) {
+    const int64_t q = chunk * kGqaQueries + i, l = q / each, h = g * each + q % each;
+    if (l >= step.length) continue;
+    float most = -HUGE_VALF, sum = 0.0f;
+    for (int w = 0; w < kGqaWarps; ++w) most = gqa_greater(mosts[w][i], most);
+    for (int w = 0; w < kGqaWarps; ++w) sum += sums[w][i] * gqa_weight(mosts[w][i], most);
+    const int64_t at = ((b * step.length + l) * step.heads + h) * parts.parts + part;
+    if (threadIdx.x == 0) {
+      parts.most[at] = most;
+      parts.sum[at] = sum;
+    }
+    for (int64_t d = threadIdx.x; d < width; d += blockDim.x) {
+      float total = 0.0f;
+      for (int w = 0; w < kGqaWarps; ++w)
+        total += totals[w][i * kEach * kWarp + d] * gqa_weight(mosts[w][i], most);
+      parts.total[at * width + d] = total;
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(2 * kWarp) gqa_combine_kernel(GqaDecode step, GqaParts parts) {
+  const int64_t query = static_cast<int64_t>(blockIdx.x) * step.heads + blockIdx.y,
+                first = query * parts.parts;
+  const bool sinks = step.sink != nullptr || step.smooth;
+  const float sink =
+      step.sink != nullptr ? static_cast<float>(static_cast<const T*>(step.sink)[blockIdx.y]) : 0.0f;
+  float most = sinks ? sink : -HUGE_VALF;
+  for (int64_t p = 0; p < parts.parts; ++p) most = gqa_greater(parts.most[first + p], most);
+  float sum = sinks ? expf(sink - most) : 0.0f;
+  for (int64_t p = 0; p < parts.parts; ++p) {
+    sum += parts.sum[first + p] * gqa_weight(parts.most[first + p], most);
+  }
+  for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
+    float total = 0.0f;
+    for (int64_t p = 0; p < parts.parts; ++p) {
+      total += parts.total[(first + p) * step.width + d] * gqa_weight(parts.most[first + p], most);
+    }
+    // A query without any key in sight gives zeros.
+    static_cast<T*>(step.y)[query * step.width + d] = static_cast<T>(sum == 0.0f ? 0.0f : total / sum);
+  }
+}
+
+}  // namespace tos::cuda

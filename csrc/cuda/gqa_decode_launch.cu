@@ -1,0 +1,50 @@
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "gqa_decode.cuh"
+#include "launch.h"
+
+namespace tos::cuda {
+
+namespace {
+
+template <class T, int kEach>
+void attend(const GqaDecode& step, const GqaParts& parts, cudaStream_t stream) {
+  const Geometry g = gqa_attend_geometry(step, parts.parts);
+  gqa_attend_kernel<T, kEach><<<g.grid, g.block, g.shared, stream>>>(step, parts);
+}
+
+template <class T>
+void launch(const GqaDecode& step, const GqaParts& parts, cudaStream_t stream) {
+  const Geometry renew = gqa_renew_geometry(step), combine = gqa_combine_geometry(step);
+  gqa_renew_kernel<T><<<renew.grid, renew.block, renew.shared, stream>>>(step, parts);
+  const int64_t lanes = blocks_for(step.width, kWarp);
+  if (lanes <= 2) {
+    attend<T, 2>(step, parts, stream);
+  } else if (lanes <= 4) {
+    attend<T, 4>(step, parts, stream);
+  } else {
+    attend<T, 8>(step, parts, stream);
+  }
+  gqa_combine_kernel<T><<<combine.grid, combine.block, combine.shared, stream>>>(step, parts);
+}
+
+}  // namespace
+
+int64_t gqa_parts_of(const GqaDecode& step) { return gqa_parts(step); }
+
+void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scratch, const Report& report,
+                       cudaStream_t stream) {
+  const GqaParts parts{scratch.start,   scratch.most, scratch.sum, scratch.total,
+                       gqa_parts(step), report.node,  report.word};
+  switch (type) {
+    case Real::kFloat:
+      return launch<float>(step, parts, stream);
+    case Real::kHalf:
+      return launch<c10::Half>(step, parts, stream);
+    case Real::kBFloat16:
+      return launch<c10::BFloat16>(step, parts, stream);
+  }
+}
+
+}  // namespace tos::cuda

@@ -1,0 +1,157 @@
+"""The CUDA kernels of a step of GroupQueryAttention, emulated, beside float64 and the op of the CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from gqasteps import ROUNDING, Step, reference, step
+from hostcuda import launch, needs_compiler, poisoned
+from torch import Tensor
+
+from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.runtime import word as layout
+
+pytestmark = needs_compiler
+
+
+def attend(one: Step, parts: int = 2, word: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The result, the new rows, and where they belong."""
+    batch, length, width, dtype = one.query.shape[0], one.length, one.past_key.shape[3], one.query.dtype
+    fresh = [poisoned(batch, one.groups, length, width, dtype=dtype) for _ in range(2)]
+    y = poisoned(batch, length, one.heads * width, dtype=dtype)
+    start = poisoned(batch, dtype=torch.int64)
+    queries = batch * length * one.heads * parts
+    numbers = (
+        *(batch, length, one.heads, one.groups, width, one.past_key.shape[2], one.total),
+        *((0, 0) if one.cos is None else (one.cos.shape[1], one.cos.shape[0])),
+        *(one.window, one.interleaved, one.smooth, one.key is None),
+        *(0 if one.bias is None else one.bias.shape[3], parts, 7),
+    )
+    given = (one.query, one.key, one.value, one.past_key, one.past_value, one.last, one.cos, one.sin)
+    launch(
+        "gqa_decode",
+        f"gqa_decode_{str(dtype).removeprefix('torch.')}",
+        *given,
+        *(one.position, one.bias, one.sink, torch.tensor(numbers), float(one.scale), float(one.softcap)),
+        *(y, *fresh, start, poisoned(queries), poisoned(queries), poisoned(queries, width), word),
+    )
+    return y, *fresh, start
+
+
+def error(got: Tensor, wanted: Tensor) -> float:
+    return float((got.double() - wanted).abs().max()) / max(1.0, float(wanted.abs().max()))
+
+
+# Heads, groups, width, capacity: widths beside whole warps, several chunks of queries.
+SIZES = ((1, 1, 1, 3), (6, 2, 20, 37), (10, 2, 65, 40), (4, 4, 128, 21), (2, 1, 200, 19))
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"window": 7, "length": 3},
+    {"softcap": 2.5, "sink": True},
+    {"bias": True, "smooth": True},
+    {"packed": True, "rotary": "pairs"},
+    {"rotary": "part", "positions": True, "length": 2},
+    {"rotary": "halves", "bias": True, "window": 5, "length": 2, "sink": True, "scale": 0.4},
+)
+
+
+@pytest.mark.parametrize("dtype", list(ROUNDING))
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(o) or "plain")
+def test_it_gives_what_float64_gives(options: dict[str, Any], dtype: torch.dtype) -> None:
+    for seed, (heads, groups, width, capacity) in enumerate(SIZES):
+        one = step(seed, dtype, heads=heads, groups=groups, width=width, capacity=capacity, **options)
+        y, key, value, start = attend(one, parts=1 + seed % 3)
+        want = reference(one)
+        assert start.tolist() == one.before
+        assert error(y, want.y) < ROUNDING[dtype] and error(key, want.key) < ROUNDING[dtype]
+        assert torch.equal(value.double(), want.value)
+
+
+@pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
+def test_it_gives_what_the_cpu_gives() -> None:
+    assert native.load()
+    one = step(
+        3, torch.float32, heads=6, groups=2, width=40, capacity=90, rotary="halves", window=50, bias=True
+    )
+    ours, theirs = attend(one, 4), torch.ops.torch_ort_session.gqa_decode.default(*one.arguments(), 0, None)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours[1], theirs[1], rtol=1e-6, atol=1e-6)
+    assert all(torch.equal(a, b) for a, b in zip(ours[2:], theirs[2:], strict=True))
+
+
+@pytest.mark.parametrize("rest", [math.nan, math.inf])
+def test_rows_that_do_not_count_are_never_read(rest: float) -> None:
+    clean = step(5, torch.float32, heads=4, groups=2, width=24, capacity=40, window=9)
+    one = clean._replace(past_key=clean.past_key.clone(), past_value=clean.past_value.clone())
+    for cache in (one.past_key, one.past_value):
+        for b, before in enumerate(one.before):
+            cache[b, :, before:] = rest
+            cache[b, :, : max(before - 8, 0)] = rest
+    assert all(torch.equal(a, b) for a, b in zip(attend(one), attend(clean), strict=True))
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    one = step(5, torch.float32, heads=4, groups=2, width=24, capacity=40)
+    one.last.fill_(35)
+    one.past_key[1, 1, 17, 3] = math.nan
+    y = attend(one)[0].reshape(2, 1, 4, 24)
+    assert y[1, 0, 2:].isnan().all() and y[0].isfinite().all() and y[1, 0, :2].isfinite().all()
+
+
+def test_a_query_that_sees_nothing_gives_zeros() -> None:
+    one = step(5, torch.float32, heads=4, groups=2, width=24, capacity=30, bias=True)
+    assert one.bias is not None
+    one.bias[0, 1] = -math.inf
+    y = attend(one)[0].reshape(2, 1, 4, 24)
+    assert not y[:, :, 1].any() and y[:, :, (0, 2, 3)].abs().amin(-1).gt(0).all()
+
+
+@pytest.mark.parametrize("last", [-1, 40, 2**31 - 1, -(2**31)])
+def test_m11_a_length_that_cannot_be_is_noted(last: int) -> None:
+    one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, rotary="halves")
+    one.last[1] = last
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
+    y, _, _, start = attend(one, 2, word)
+    assert start.tolist() == [one.before[0], -1] and y.isfinite().all()
+    told = layout.fault_of(word.tolist(), [("", "")] * 7)
+    assert told is not None
+    assert (told.flag, told.value, told.low, told.high, told.count) == (Flag.POSITION, last, 0, 39, 1)
+
+
+def test_m11_an_angle_that_is_not_there_is_noted_once() -> None:
+    one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, rotary="halves", positions=True)
+    assert one.position is not None and one.cos is not None
+    one.position[1, 0] = 1000
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
+    attend(one, 2, word)
+    told = layout.fault_of(word.tolist(), [("", "")] * 7)
+    assert told is not None
+    assert (told.flag, told.value, told.high, told.count) == (Flag.INDEX, 1000, one.cos.shape[0] - 1, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+@pytest.mark.parametrize("width", [1, 5, 64, 130])
+def test_rows_are_put_where_they_belong(dtype: torch.dtype, width: int) -> None:
+    random = torch.Generator().manual_seed(width)
+
+    def made(*shape: int) -> Tensor:
+        return torch.randint(-99, 99, shape, generator=random).to(dtype)
+
+    caches, fresh = [made(3, 2, 9, width) for _ in range(2)], [made(3, 2, 2, width) for _ in range(2)]
+    start = torch.tensor([8, -1, 3])
+    numbers = torch.tensor([3, 2, 9, 2, width * dtype.itemsize])
+    want = [cache.clone() for cache in caches]
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
+    word[layout.FLAGS] = 1
+    given = (caches[0], fresh[0], caches[1], fresh[1], start, numbers)
+    launch("cache_appended", "cache_append", *given, word)
+    assert all(torch.equal(a, b) for a, b in zip(caches, want, strict=True))
+    for cache, rows in zip(want, fresh, strict=True):
+        cache[0, :, 8], cache[2, :, 3:5] = rows[0, :, 0], rows[2]
+    word[layout.FLAGS] = 0
+    launch("cache_appended", "cache_append", *given, word)
+    assert all(torch.equal(a, b) for a, b in zip(caches, want, strict=True))
