@@ -162,7 +162,7 @@ class DeviceValidationError(SessionError, RuntimeError):
 
 
 class DeviceIndexError(DeviceValidationError, IndexError):
-    """An index, a position, a class or an expert is outside of what there is."""
+    """An index, a position or a class is outside of what there is."""
 
 
 def _rebuild(kind: type[SessionError], args: tuple[object, ...], state: dict[str, object]) -> SessionError:

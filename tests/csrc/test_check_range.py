@@ -89,17 +89,17 @@ def test_m11_of_several_blocks_all_count() -> None:
     values = torch.arange(MANY) % 70
     values[[5, 4097, MANY - 1]] = 70
     found = word()
-    assert torch.equal(emulated(values, 0, 69, Flag.EXPERT, found), values.clamp(max=69))
-    assert found.tolist() == [Flag.EXPERT, 3, 70, 0, 3, 69, 0, 0, 0, 0]
+    assert torch.equal(emulated(values, 0, 69, Flag.CLASS, found), values.clamp(max=69))
+    assert found.tolist() == [Flag.CLASS, 3, 70, 0, 3, 69, 0, 0, 0, 0]
 
 
 @needs_extension
 def test_m11_where_nothing_is_valid_nothing_may_be_given() -> None:
     nothing = torch.zeros(0, dtype=torch.int32)
     for way in (on_cpu, lambda v, low, high, flag, found: layout.check_range(v, low, high, flag, 3, found)):
-        told = message(IndexError, lambda way=way: way(torch.tensor([0]), 0, -1, Flag.EXPERT, word()))
+        told = message(IndexError, lambda way=way: way(torch.tensor([0]), 0, -1, Flag.CLASS, word()))
         assert told.startswith("there is nothing, so that no number is valid")
-        assert way(nothing, 0, -1, Flag.EXPERT, word()).shape == (0,)
+        assert way(nothing, 0, -1, Flag.CLASS, word()).shape == (0,)
 
 
 @needs_extension

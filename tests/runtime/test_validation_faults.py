@@ -21,7 +21,6 @@ NAMES = {
     "kDivisionByZero": Flag.DIVISION,
     "kLengthOutOfRange": Flag.LENGTH,
     "kClassOutOfRange": Flag.CLASS,
-    "kExpertOutOfRange": Flag.EXPERT,
     "kPositionOutOfRange": Flag.POSITION,
     "kDistributionEmpty": Flag.DISTRIBUTION,
     "kProbabilityOutOfRange": Flag.PROBABILITY,
@@ -118,18 +117,6 @@ is left out""",
     )
 
 
-def test_m11_expert() -> None:
-    assert_expected_inline(
-        told(Flag.EXPERT, 8, 0, 7),
-        """\
-expert out of range
-node 'pick' (ai.onnx::Op): expert 8 is outside of [0, 8), the experts that there are weights
-for; check the routes that were fed
-node 'pick' (ai.onnx::Op): expert 8 is outside of [0, 8), the experts that there are weights for
-(3 routes are); check the routes that were fed""",
-    )
-
-
 def test_m11_position() -> None:
     assert_expected_inline(
         told(Flag.POSITION, 12, 0, 11),
@@ -169,6 +156,6 @@ elements are); check the probabilities that were fed""",
 @pytest.mark.parametrize("flag", Flag)
 def test_m11_what_names_a_place_is_an_index_error(flag: Flag) -> None:
     error = Fault(flag, "n", "ai.onnx::Op", 1, 0, 0, 1, 0).error()
-    places = {Flag.INDEX, Flag.CLASS, Flag.EXPERT, Flag.POSITION}
+    places = {Flag.INDEX, Flag.CLASS, Flag.POSITION}
     assert isinstance(error, DeviceValidationError)
     assert isinstance(error, DeviceIndexError) is (flag in places)

@@ -188,15 +188,20 @@ def test_m12_tensors_and_lengths_are_those_before_the_step_that_met_bad_data(nam
 
 
 @pytest.mark.parametrize("late", LATE)
-@pytest.mark.parametrize("name", ["ScatterND", "ScatterElements", "TensorScatter"])
+@pytest.mark.parametrize("name", ["ScatterND", "ScatterElements", "TensorScatter", "GroupQueryAttention"])
 def test_m12_a_position_outside_of_the_cache_writes_nothing(name: str, late: str) -> None:
     one = WRITERS[name](late)
     for step in range(4):
         one.run([(step, step)])
     before = one.state()
-    with pytest.raises(tos.DeviceIndexError, match=f"index {CAPACITY}"):
-        one.run([(1, CAPACITY)])
-    same(one.state(), before)
+    for position in (CAPACITY, CAPACITY + 1000):
+        with pytest.raises(tos.DeviceIndexError, match=f"(index|position) {position} is outside"):
+            one.run([(1, position)])
+        with contextlib.suppress(tos.DeviceIndexError):
+            one.binding.snapshot()
+        same(one.state(), before)
+    one.run([(4, 4)])
+    assert any(torch.ne(ours, theirs).any() for ours, theirs in zip(one.state(), before, strict=True))
 
 
 def test_m12_the_word_is_read_once_for_all_runs_of_a_ticket() -> None:

@@ -97,12 +97,6 @@ TOLD: Mapping[Flag, Sentence] = {
         "targets are",
         "check the targets that were fed; the attribute ignore_index names one that is left out",
     ),
-    Flag.EXPERT: Sentence(
-        "expert out of range",
-        "expert {value} is outside of [{low}, {end}), the experts that there are weights for",
-        "routes are",
-        "check the routes that were fed",
-    ),
     Flag.POSITION: Sentence(
         "position out of range",
         "position {value} is outside of [{low}, {end}), the places that the cache has",

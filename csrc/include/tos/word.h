@@ -15,10 +15,9 @@ enum Flag : int32_t {
   kDivisionByZero = 2,
   kLengthOutOfRange = 4,
   kClassOutOfRange = 8,
-  kExpertOutOfRange = 16,
-  kPositionOutOfRange = 32,
-  kDistributionEmpty = 64,
-  kProbabilityOutOfRange = 128,
+  kPositionOutOfRange = 16,
+  kDistributionEmpty = 32,
+  kProbabilityOutOfRange = 64,
 };
 
 inline void put(int32_t* word, Place place, int64_t value) {

@@ -19,13 +19,11 @@ class Flag(IntEnum):
     """A length that is negative, or longer than what it measures."""
     CLASS = 8
     """A target of a loss that names no class."""
-    EXPERT = 16
-    """A route to an expert that there is not."""
-    POSITION = 32
+    POSITION = 16
     """A place in a cache that there is not."""
-    DISTRIBUTION = 64
+    DISTRIBUTION = 32
     """A row of probabilities that leaves nothing to draw."""
-    PROBABILITY = 128
+    PROBABILITY = 64
     """A number that is no probability."""
 
     @property
