@@ -21,7 +21,7 @@ from torch_ort_session.runtime.delivery import Delivery, Owned
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.modes import RunModes
 from torch_ort_session.runtime.overlap import overlap
-from torch_ort_session.runtime.recipients import Recipients
+from torch_ort_session.runtime.recipients import Recipients, defers
 from torch_ort_session.runtime.runner import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.sharing import Caches
 from torch_ort_session.runtime.tickets import Submission
@@ -69,7 +69,7 @@ class Binding:
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
         self._machine = replace(machine, policy=machine.policy.child(), memo=machine.memo.child())
         self._attached = Attached()
-        self._recipients = Recipients(self._machine, self._attached, session.options.validate == "deferred")
+        self._recipients = Recipients(self._machine, self._attached, defers(session.options))
         self._gone = "no capture was made"
         self._caches = Caches(session.graph)
         self._in_place = any(step.kernel.state for step in self._program()[0].steps.items)

@@ -113,6 +113,8 @@ class Options:
             ``"run"`` at the end of each run, before results are given, ``"deferred"`` when bound outputs are
             read (runs that give results ask at their end), ``"off"`` never: what is outside of an axis is
             taken as the nearest entry. Memory outside of a tensor is read in no case.
+        routes: Whether mixtures of experts count how often they choose each, for ``session.routes()``. Then
+            each run is asked about at its end, whatever ``validate`` says; it may not be ``"off"``.
         capture_only: What may be captured; everything else runs eagerly. Each entry gives sizes of symbolic
             dims, dims of inputs, or both, such as ``{"batch": 1, "sequence": 128}`` or
             ``{"image": (1, 3, 224, 224)}``; what it does not name may be anything. Sizes are those with their
@@ -129,6 +131,7 @@ class Options:
     validate: Validate = "run"
     capture_only: tuple[Mapping[str, int | tuple[int, ...]], ...] | None = field(default=None, hash=False)
     buckets: tuple[Bucket, ...] = ()
+    routes: bool = False
 
     def __post_init__(self) -> None:
         for name, words in (("capture", Capture), ("validate", Validate)):
@@ -144,6 +147,11 @@ class Options:
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         _flag("verify", self.verify)
+        _flag("routes", self.routes)
+        if self.routes and self.validate == "off":
+            raise ValueError(
+                'routes are told at the end of a validated run, so that validate must not be "off"'
+            )
         if not isinstance(self.limits, Limits):
             raise TypeError(f"limits is a torch_ort_session.Limits record, got {self.limits!r}")
         if self.capture_only is not None:

@@ -43,11 +43,11 @@ from torch_ort_session.runtime.programs import builder
 from torch_ort_session.runtime.readiness import BackendReport, backend_report, ready_on, recorders
 from torch_ort_session.runtime.record import recorder_or_reason
 from torch_ort_session.runtime.results import Outputs, wanted_names
+from torch_ort_session.runtime.routes import routes_of, word_for
 from torch_ort_session.runtime.runner import run_eagerly
 from torch_ort_session.runtime.tickets import submission
 from torch_ort_session.runtime.tracing import watch_program
 from torch_ort_session.runtime.turns import Turns
-from torch_ort_session.runtime.validation import validation_for
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -68,18 +68,13 @@ class Session:
 
     def __init__(self, model: Model, device: torch.device, options: Options) -> None:
         self._model = Model(
-            lower(model.graph),
-            model.opsets,
-            model.ir_version,
-            model.producer,
-            model.metadata,
-            model.source,
+            lower(model.graph), model.opsets, model.ir_version, model.producer, model.metadata, model.source
         )
         self._device = device
         self._options = options
         self._weights: dict[str, Value] = {}
         self._programs: OrderedDict[tuple[str, ...], tuple[Program, frozenset[str], Intake]] = OrderedDict()
-        self._validation = validation_for(device, options.validate)
+        self._validation = word_for(device, options)
         self._lock = threading.RLock()
         bodies = Bodies(None if options.capture == "off" else enter)
         arena, rules = Arena(device), self._rules(options)
@@ -252,6 +247,11 @@ class Session:
         """
         with self._lock:
             self._validation.check()
+
+    def routes(self) -> Mapping[str, tuple[int, ...]]:
+        """How often mixtures chose each expert in the last run, by node; once, else DeviceValidationError."""
+        with self._lock:
+            return routes_of(self._validation)
 
     def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         """A feed by name from what a call was given.

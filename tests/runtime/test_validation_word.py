@@ -17,7 +17,7 @@ from torch_ort_session.errors import PlanError
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ops import native, registry
-from torch_ort_session.ops._helpers.checks import check_divisor, check_each, check_range
+from torch_ort_session.ops._helpers.checks import check_divisor, check_each, check_range, note_routes
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.plan.build import build_steps
@@ -259,7 +259,7 @@ def _reaches(function: Any, seen: set[str]) -> bool:
     """Whether a function looks at data, itself or through functions of the package."""
     for name in _names(function.__code__):
         called = function.__globals__.get(name)
-        if called in (check_index, check_range, check_each, check_divisor):
+        if called in (check_index, check_range, check_each, check_divisor, note_routes):
             return True
         ours = inspect.isfunction(called) and called.__module__.startswith("torch_ort_session.ops.")
         if name not in seen and ours:

@@ -62,6 +62,15 @@ class Validation(Protocol):
 
     on: bool
 
+    @property
+    def counting(self) -> bool:
+        """Whether mixtures count how often they choose each expert."""
+        ...
+
+    def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
+        """Count the experts, int64 of any shape, that a mixture of ``count`` chose, while ``counting``."""
+        ...
+
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """Note the first index outside of ``[-size, size)``; return a safe, wrapped index."""
         ...
@@ -123,9 +132,9 @@ class KernelContext:
 
 
 Seam: TypeAlias = str | Callable[[Node], str | None] | None
-Checks: TypeAlias = bool | Callable[[Node, Sequence[ElementType | None], Sequence[Value]], bool]
-"""Whether a kernel reports bad data; a function tells it of a node, the element types of its inputs and those
-inputs that are constant, with None for what is not known."""
+Checks: TypeAlias = bool | Callable[[Node, Sequence[ElementType | None], Sequence[Value], Validation], bool]
+"""Whether a kernel reports bad data; a function tells it of a node, the element types of its inputs, those
+inputs that are constant, with None for what is not known, and where bad data is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +217,22 @@ class Kernel:
     varies: bool = False
     checks: Checks = False
 
-    def may_fault(self, node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
-        """Whether it may report bad data at a node.
+    def may_fault(
+        self,
+        node: Node,
+        types: Sequence[ElementType | None],
+        constants: Sequence[Value],
+        validation: Validation,
+    ) -> bool:
+        """Whether it may report something at a node.
 
         Args:
             node: The node.
             types: Element types of the node's inputs, None where they are not known.
             constants: The inputs that are constant, None for the others.
+            validation: Where it would.
         """
-        return self.checks(node, types, constants) if callable(self.checks) else self.checks
+        return self.checks(node, types, constants, validation) if callable(self.checks) else self.checks
 
     def seam_reason(self, node: Node) -> str | None:
         """Why this kernel is a seam at ``node``; None when it can be captured."""

@@ -206,14 +206,15 @@ class _Scope:
         input_types = tuple(types.get(name) for name in node.inputs)
         fed = self.fed.values()
         constants = [None if value in fed else self.values.initial[value] for value in inputs]
-        asked = not on_host and kernel.may_fault(node, input_types, constants)
+        told = None if on_host else setting.validation
+        asked = told is not None and kernel.may_fault(node, input_types, constants, told)
         ctx = KernelContext(
             node=node,
             device=_CPU if on_host else setting.device,
             wanted=read,
             input_types=input_types,
             output_types=tuple(types.get(name) for name in node.outputs),
-            validation=setting.validation if asked else None,
+            validation=told if asked else None,
         )
         bodies = {name: self.body(node, name, graph, hostable) for name, graph in node.subgraphs()}
         outputs = tuple(

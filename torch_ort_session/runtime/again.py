@@ -101,6 +101,9 @@ def shortcut_to(
     captured = entry.captured
     if captured is None or captured.whole is None or captured.results is None:
         return None
+    if captured.warm.program.validation is not None and captured.warm.program.validation.counting:
+        # Each run is asked about in full.
+        return None
     statics, numbers = dict(captured.copied), dict(captured.warm.keys)
     rows: list[_Row] = []
     writes: list[_Write] = []

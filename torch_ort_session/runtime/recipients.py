@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from torch_ort_session.options import Options
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.attached import Attached
 from torch_ort_session.runtime.deferral import Deferral, Together
@@ -20,6 +21,11 @@ _FIRSTS = (
     *(counters.BODY_OBSERVED, counters.BODY_CAPTURES),
 )
 """Counters of runs that show what later ones rely on."""
+
+
+def defers(options: Options) -> bool:
+    """Whether the word is read when results are, rather than at the end of a run."""
+    return options.validate == "deferred" and not options.routes
 
 
 class Recipients:
@@ -82,7 +88,8 @@ class Recipients:
             DeviceValidationError: A run met bad data, or the word was not read since the run before.
         """
         made = submission(program, self.machine) if self.group is None else None
-        if not isinstance(made, Submission):
+        if not isinstance(made, Submission) or made.word.counting:
+            # Routes are told for each run.
             yield
             return
         made.on_fault = self._put_back

@@ -73,6 +73,14 @@ class ValidationWord:
         self.deferral: Deferral | Together | None = None
         self._checks: Checks | None = None
 
+    @property
+    def counting(self) -> bool:
+        """Nobody asks for routes: see :class:`.routes.CountingWord`."""
+        return False
+
+    def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
+        """Nobody asks."""
+
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """Note an index outside of ``[-size, size)`` and return a safe, wrapped index.
 
@@ -226,6 +234,14 @@ class Unvalidated:
 
     def forget(self) -> None:
         """There is nothing to forget."""
+
+    @property
+    def counting(self) -> bool:
+        """Nobody asks for routes."""
+        return False
+
+    def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
+        """Nobody asks."""
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """A safe index: see :meth:`ValidationWord.check_index`."""

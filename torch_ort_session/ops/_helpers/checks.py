@@ -11,7 +11,7 @@ from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.widen import same_bits
-from torch_ort_session.ops.kernel import KernelContext, Value
+from torch_ort_session.ops.kernel import KernelContext, Validation, Value
 
 NOTHING_VALID = "there is nothing, so that no number is valid"
 
@@ -97,7 +97,9 @@ def check_divisor(dividend: Tensor, divisor: Tensor, ctx: KernelContext) -> Tens
     return bits.masked_fill(~whole, 1).view(divisor.dtype)
 
 
-def divides_integers(node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+def divides_integers(
+    node: Node, types: Sequence[ElementType | None], constants: Sequence[Value], validation: Validation
+) -> bool:
     """Whether the second input of a node may be an integer zero, for ``checks=``."""
     kind, divisor = types[1], constants[1]
     if isinstance(divisor, Tensor):
@@ -107,17 +109,41 @@ def divides_integers(node: Node, types: Sequence[ElementType | None], constants:
     return kind is None or not kind.is_float
 
 
-def looks_at_floats(node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+def looks_at_floats(
+    node: Node, types: Sequence[ElementType | None], constants: Sequence[Value], validation: Validation
+) -> bool:
     """Always, for ``checks=`` of kernels that look at floats too."""
     return True
 
 
 def given(
     *places: int,
-) -> Callable[[Node, Sequence[ElementType | None], Sequence[Value]], bool]:
+) -> Callable[[Node, Sequence[ElementType | None], Sequence[Value], Validation], bool]:
     """Whether a node has one of some optional inputs, for ``checks=``."""
 
-    def asked(node: Node, types: Sequence[ElementType | None], constants: Sequence[Value]) -> bool:
+    def asked(
+        node: Node, types: Sequence[ElementType | None], constants: Sequence[Value], validation: Validation
+    ) -> bool:
         return any(place < len(node.inputs) and node.inputs[place] != "" for place in places)
 
     return asked
+
+
+def counts_routes(
+    node: Node, types: Sequence[ElementType | None], constants: Sequence[Value], validation: Validation
+) -> bool:
+    """Whether somebody asks how often a mixture chooses each expert, for ``checks=``."""
+    return validation.counting
+
+
+def note_routes(experts: Tensor, count: int, ctx: KernelContext) -> None:
+    """Count the experts that a mixture chose, where somebody asks.
+
+    Args:
+        experts: int64 of any shape.
+        count: How many there are.
+        ctx: Context of the running kernel, which must be declared with ``checks=counts_routes``.
+    """
+    validation = ctx.validation
+    if validation is not None and validation.on and validation.counting:
+        validation.count_routes(experts, count, ctx.node)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.checks import counts_routes, note_routes
 from torch_ort_session.ops._helpers.experts import Activation, Projection, mix, route
 from torch_ort_session.ops._helpers.nibbles import unpacked
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("MoE", domain="com.microsoft", since=(1,))
+@kernel("MoE", domain="com.microsoft", since=(1,), checks=counts_routes)
 def moe(
     x: Tensor,
     router_probs: Tensor,
@@ -36,6 +37,7 @@ def moe(
     swiglu_limit: float | None = None,
     swiglu_limit_after_activation: int = 0,
     use_sparse_mixer: int = 0,
+    ctx: KernelContext,
 ) -> Tensor:
     """For each token the weighted sum of what its ``k`` best experts make of it.
 
@@ -57,6 +59,7 @@ def moe(
         swiglu_limit: Bound of gates and values.
         swiglu_limit_after_activation: Whether the activated gate is bounded instead.
         use_sparse_mixer: Whether each of two experts is only weighed against those that score nearly as high.
+        ctx: Where it is counted how often an expert is chosen.
 
     Returns:
         Shape of ``x``.
@@ -68,6 +71,7 @@ def moe(
     """
     tokens = x.reshape(-1, x.shape[-1])
     experts, shares = route(router_probs, k, normalize_routing_weights != 0, use_sparse_mixer != 0)
+    note_routes(experts, router_probs.shape[-1], ctx)
     third = None if fc3_weights is None else Projection((fc3_weights,), _same, fc3_bias)
     projections = (
         Projection((fc1_weights,), _same, fc1_bias),
@@ -81,7 +85,7 @@ def moe(
     return mix(tokens, experts, shares, fc1_weights.shape[0], projections, activation).reshape(x.shape)
 
 
-@kernel("QMoE", domain="com.microsoft", since=(1,))
+@kernel("QMoE", domain="com.microsoft", since=(1,), checks=counts_routes)
 def qmoe(
     x: Tensor,
     router_probs: Tensor,
@@ -122,6 +126,7 @@ def qmoe(
     swiglu_limit_after_activation: int = 0,
     use_sparse_mixer: int = 0,
     weights_prepacked: int = -1,
+    ctx: KernelContext,
 ) -> Tensor:
     """MoE whose weights are quantized: ``(number - zero point) * scale`` by row, or by block of a row.
 
@@ -164,6 +169,7 @@ def qmoe(
         swiglu_limit_after_activation: As for MoE.
         use_sparse_mixer: As for MoE.
         weights_prepacked: -1 or 0: the layout above.
+        ctx: Where it is counted how often an expert is chosen.
 
     Returns:
         Shape of ``x``.
@@ -207,6 +213,7 @@ def qmoe(
     )
     normalize, sparse = normalize_routing_weights != 0, use_sparse_mixer != 0
     experts, shares = route(router_probs, k, normalize, sparse, router_weights)
+    note_routes(experts, router_probs.shape[-1], ctx)
     tokens = x.reshape(-1, x.shape[-1])
     y = mix(tokens, experts, shares, fc1_weights.shape[0], (first, second, third), activation)
     return y.reshape(x.shape)
