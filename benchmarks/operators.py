@@ -256,6 +256,13 @@ def nibbles(rng: np.random.Generator) -> Inputs:
     return Inputs([normal(rng, 1, 1024), packed, scales], {"K": 1024, "N": 1024, "bits": 4, "block_size": 32})
 
 
+def levels(rng: np.random.Generator) -> Inputs:
+    packed, scales = Constant(codes(rng, 1 << 19)), Constant(uniform(rng, 1 << 14, low=0.1))
+    return Inputs(
+        [normal(rng, 1, 1024), packed, scales], {"K": 1024, "N": 1024, "block_size": 64, "quant_type": 1}
+    )
+
+
 _TWICE = held([1, 2, 2, 1])
 
 RECIPES: tuple[Recipe, ...] = (
@@ -437,4 +444,5 @@ RECIPES: tuple[Recipe, ...] = (
         ),
     ),
     Recipe("MatMulNBits", "4 bits, 1x1024 by 1024x1024", nibbles, MICROSOFT),
+    Recipe("MatMulBnb4", "1x1024 by 1024x1024", levels, MICROSOFT),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
@@ -16,6 +17,9 @@ from torch_ort_session.ops._helpers.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # The sixteen levels of each data type, by code: those of FP4 repeat with the sign bit set.
+# Elements of W that are taken out of their quantized form at once on a CPU: they stay in its cache, and the
+# whole of W is never there.
+_STRIP = 1 << 18
 _FP4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 0.5, 1 / 6, 0.25)
 _LEVELS = (
     (*_FP4, *(-level for level in _FP4)),
@@ -141,7 +145,7 @@ def matmul_bnb4(
         quant_type: 0 for FP4, 1 for NF4.
         training_mode: Not used: gradients are there where they are asked for.
         transB: Whether W is transposed.
-        ctx: Keeps the levels.
+        ctx: Keeps the levels of each byte.
 
     Raises:
         ValueError: ``quant_type`` is neither.
@@ -150,14 +154,40 @@ def matmul_bnb4(
     """
     if quant_type not in (0, 1):
         raise ValueError(f"quant_type {quant_type} is neither 0 (FP4) nor 1 (NF4).")
-    levels = prepared(ctx, lambda: torch.tensor(_LEVELS[quant_type], device=ctx.device))
-    pairs = torch.stack((b >> 4, b & 15), -1).reshape(-1)
-    count = N * K
-    blocks = math.ceil(count / block_size)
-    scale = absmax.reshape(-1)[:blocks].repeat_interleave(block_size)[:count]
-    codes = torch.index_select(levels.to(a.dtype), 0, pairs[:count].to(torch.int64))
-    weight = (codes * scale).reshape(N, K)
-    return torch.matmul(a, weight.t() if transB else weight)
+    pairs = prepared(ctx, lambda: _pairs(quant_type, a.dtype, ctx.device), str(a.dtype))
+    packed, scales = b.reshape(-1), absmax.reshape(-1)
+    # Whole bytes and whole blocks in each strip, but for the last.
+    unit = math.lcm(2, block_size)
+    step = unit // math.gcd(unit, K) if K else 1
+    strip = max(_STRIP // max(K, 1) // step, 1) * step if a.is_cpu else max(N, 1)
+    parts = []
+    for start in range(0, max(N, 1), strip):
+        end = min(start + strip, N)
+        codes = packed[start * K // 2 : -(-end * K // 2)]
+        scale = scales[start * K // block_size : -(-end * K // block_size)]
+        weight = _levels_of(codes, scale, pairs, (end - start) * K, block_size).reshape(end - start, K)
+        if transB:
+            parts.append(F.linear(a, weight))
+        else:
+            part = torch.matmul(a[..., start:end], weight)
+            parts = [part if not parts else parts[0] + part]
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts, -1)
+
+
+def _pairs(kind: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The two levels of each byte [256, 2], that of its upper half first."""
+    levels = torch.tensor(_LEVELS[kind], device=device).to(dtype)
+    return torch.stack((levels.repeat_interleave(16), levels.repeat(16)), 1)
+
+
+def _levels_of(codes: Tensor, scale: Tensor, pairs: Tensor, count: int, block_size: int) -> Tensor:
+    """So many elements of W, from the bytes and the scales of blocks that hold them."""
+    levels = torch.index_select(pairs, 0, codes.to(torch.int32)).reshape(-1)[:count]
+    if count % block_size:
+        return levels * scale.repeat_interleave(block_size)[:count]
+    return (levels.reshape(-1, block_size) * scale.unsqueeze(1)).reshape(-1)
 
 
 def _selected(data: Tensor, axis: int, index: Tensor) -> Tensor:
