@@ -80,7 +80,7 @@ void Feeds::add(const std::string& name, const at::Tensor& like, const std::opti
 bool Feeds::fits(const Row& row, const at::Tensor& value) {
   return value.key_set() == plain_keys() && value.scalar_type() == row.dtype &&
          value.sizes() == at::IntArrayRef(row.sizes) && !value.requires_grad() &&
-         (value.numel() == 0 || value.const_data_ptr() != nullptr) &&
+         (value.numel() == 0 || value.storage().data() != nullptr) &&
          (!row.number.has_value() || number_in(value) == *row.number);
 }
 

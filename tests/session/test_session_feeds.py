@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from textmodel import load
+from textmodel import load, model
 
 import torch_ort_session as tos
 
@@ -247,3 +247,23 @@ def test_a_default_that_decides_a_shape_can_be_overridden() -> None:
     assert tuple(session(torch.ones(6)).shape) == (2, 3)
     assert tuple(session(torch.ones(6), s=[3, 2]).shape) == (3, 2)
     assert tuple(session(torch.ones(6)).shape) == (2, 3)
+
+
+@pytest.mark.parametrize("capture", ["off", "auto"])
+def test_a_tensor_without_its_memory_is_refused(capture: Any) -> None:
+    """torch itself reads the memory that was there, and the process ends."""
+    made_of = model("g (float[a] x, float[a] w) => (float[a] y) { y = Add(x, w) }")
+    session = tos.load(made_of, options=tos.Options(capture=capture))
+    full = torch.ones(3)
+    for made in (torch.ones(3), torch.nn.Parameter(torch.ones(3)), torch.ones(3, 3)[:, 1]):
+        for _ in range(4):
+            assert session.run(None, {"x": full, "w": made})[0].tolist() == [2.0] * 3
+        made.untyped_storage().resize_(0)
+        with pytest.raises(tos.InputError) as caught:
+            session.run(None, {"x": full, "w": made})
+        got, why = "a tensor whose memory was given back", "its storage was resized to 0"
+        assert str(caught.value) == f"input 'w': got {got}, expected float32[a]; {why}"
+        assert session.run(None, {"x": full, "w": full})[0].tolist() == [2.0] * 3
+    nothing = torch.empty(0)
+    nothing.untyped_storage().resize_(0)
+    assert session.run(None, {"x": nothing, "w": torch.empty(0)})[0].shape == (0,)

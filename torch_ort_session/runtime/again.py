@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.steps import NOTHING
 from torch_ort_session.runtime import counters
+from torch_ort_session.runtime.devices import emptied
 from torch_ort_session.runtime.handover import Handover, clones
 from torch_ort_session.runtime.modes import stepwise
 from torch_ort_session.runtime.record import feeds_for
@@ -205,6 +206,7 @@ def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
                 or not value.is_cpu
                 or value.requires_grad
                 or value.layout is not _STRIDED
+                or emptied(value)
             ):
                 return False
         elif type(value) is not _Array or value.dtype != kind or kind is None or value.shape != shape:

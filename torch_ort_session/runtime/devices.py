@@ -1,10 +1,13 @@
-"""Devices: from what a user names to one that exists."""
+"""Devices: from what a user names to one that exists; and tensors that are on none."""
 
 from __future__ import annotations
 
 import torch
 
 from torch_ort_session.errors import InputError
+
+FEW = 1 << 40
+"""Bytes that no tensor has as many of; nearly all memory lies above, which one comparison tells."""
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -42,3 +45,14 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
             f"device {str(target)!r} is not supported; use 'cpu' or 'cuda'", name="device", got=str(target)
         )
     return torch.device("cpu")
+
+
+def emptied(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has elements and no memory, as after ``untyped_storage().resize_(0)``.
+
+    torch reads where the memory was, or would be, which ends the process. No pointer of such a tensor is as
+    large as :data:`FEW`: it is the offset in a storage that begins nowhere.
+    """
+    if not tensor.numel() or tensor.is_meta or not torch._C._has_storage(tensor):
+        return False
+    return not tensor.untyped_storage().nbytes()

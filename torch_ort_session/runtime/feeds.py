@@ -23,6 +23,7 @@ from torch_ort_session.ir.types import (
     describe_shape,
 )
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.runtime.devices import emptied
 
 Symbols: TypeAlias = dict[str, tuple[int, str, int]]
 """Symbolic dims that feeds have bound: the size, and which input bound it with which dim."""
@@ -130,6 +131,8 @@ def _fits(name: str, kind: ValueType | None, value: object, device: torch.device
         return False
     if value.layout is not torch.strided or value.is_nested or value.is_neg() or value.is_conj():
         return False
+    if emptied(value):
+        return False
     dims, shape = kind.shape, value.shape
     if dims is None:
         return True
@@ -211,6 +214,8 @@ def _convert(
         if tensor.is_meta:
             raise _wrong(name, "a meta tensor, which has no data", kind, "feed a real tensor")
         tensor = tensor.to(device)
+    if emptied(tensor):
+        raise _wrong(name, "a tensor whose memory was given back", kind, "its storage was resized to 0")
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
     return tensor
@@ -221,12 +226,8 @@ def _check_shape(name: str, shape: tuple[int, ...], kind: TensorType, symbols: S
     if dims is None:
         return
     if len(dims) != len(shape):
-        raise _wrong(
-            name,
-            f"shape {list(shape)} of rank {len(shape)}",
-            kind,
-            f"the model expects rank {len(dims)}",
-        )
+        why = f"the model expects rank {len(dims)}"
+        raise _wrong(name, f"shape {list(shape)} of rank {len(shape)}", kind, why)
     for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         if dim == size or dim is None:
             continue
@@ -257,12 +258,8 @@ def _as_tensor(
             raise _wrong(
                 name, type(value).__name__, expected, f"its DLPack export failed: {error}"
             ) from error
-    raise _wrong(
-        name,
-        type(value).__name__,
-        expected,
-        "feed a torch tensor, a numpy array, a Python number or list, or a DLPack producer",
-    )
+    why = "feed a torch tensor, a numpy array, a Python number or list, or a DLPack producer"
+    raise _wrong(name, type(value).__name__, expected, why)
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

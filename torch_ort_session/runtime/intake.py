@@ -11,6 +11,7 @@ from torch_ort_session.errors import InputError
 from torch_ort_session.ir.graph import ValueInfo
 from torch_ort_session.ir.types import TensorType
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.runtime.devices import FEW, emptied
 from torch_ort_session.runtime.feeds import convert_all, from_numpy
 
 _ACCEPTED = 256
@@ -65,7 +66,11 @@ class Intake:
         if type(feed) is not dict and not isinstance(feed, Mapping):
             kind = type(feed).__name__
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
-        fed = self._known(feed)
+        try:
+            fed = self._known(feed)
+        except RuntimeError:
+            # A function transform has wrapped a tensor, which has no pointer then.
+            fed = None
         if fed is None:
             fed = convert_all(self._infos, self._defaults, feed, self._device, self._on_host)
             if len(fed) == len(self._quick) == len(self._infos):
@@ -97,6 +102,7 @@ class Intake:
                 or value.layout is not _STRIDED
                 or value.is_nested
                 or (floats and value.is_neg())
+                or (value.data_ptr() < FEW and emptied(value))
             ):
                 return None
             fed[name] = value
