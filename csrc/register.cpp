@@ -13,6 +13,20 @@ int64_t abi_version() { return kAbiVersion; }
 
 std::vector<std::string> cpu_instructions();
 
+namespace {
+
+// What tells torch that an op writes into an argument and returns that, where torch knows of it.
+template <typename Tag>
+std::vector<Tag> writes_into_out() {
+  if constexpr (requires { Tag::out; }) {
+    return {Tag::out};
+  } else {
+    return {};
+  }
+}
+
+}  // namespace
+
 }  // namespace tos
 
 TORCH_LIBRARY(torch_ort_session, m) {
@@ -22,9 +36,10 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "matmul_nbits(Tensor a, Tensor codes, Tensor scales, Tensor? zero_points, Tensor? bias, SymInt rows, "
       "int bits, int block_size, bool coarse, int instructions=-1) -> Tensor");
   m.def("gemv(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1) -> Tensor");
-  m.def(
-      "gemv.out(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1, *, Tensor(a!) out) -> "
-      "Tensor(a!)");
+  const std::vector<at::Tag> tags = tos::writes_into_out<at::Tag>();
+  m.def(torch::schema("gemv.out(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1, *, "
+                      "Tensor(a!) out) -> Tensor(a!)"),
+        tags);
   m.def("check_index(Tensor index, SymInt size, int node, Tensor(a!)? word) -> Tensor");
   m.def(
       "check_range(Tensor values, SymInt low, SymInt high, int flag, int node, Tensor(a!)? word) -> Tensor");

@@ -1,5 +1,4 @@
 // One row times a weight of floats, at the pace at which memory gives the weight.
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
@@ -10,15 +9,18 @@
 #include <vector>
 
 #include "tos/reals.h"
+#include "tos/shares.h"
 #include "tos/weights.h"
 
 namespace tos {
 
 namespace {
 
-// Elements of the weight that are worth a thread, and columns that one thread takes at least.
-constexpr int64_t kGrain = 1 << 15;
-constexpr int64_t kColumns = 64;
+// Columns of which a sum stays in the nearest cache while rows of the weight pass.
+constexpr int64_t kTile = 4096;
+constexpr int64_t kTogether = 8;
+
+int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 void check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   TORCH_CHECK_VALUE(is_real(x) && x.dim() > 0 && c10::multiply_integers(x.sizes().slice(0, x.dim() - 1)) == 1,
@@ -38,23 +40,39 @@ std::vector<int64_t> shape_of(const at::Tensor& x, const at::Tensor& weight) {
   return shape;
 }
 
-// y = x @ weight [K, N] in floats.
-void multiply(const WeightKernels& kernels, const float* x, const at::Tensor& weight, float* y) {
-  const int64_t rows = weight.size(0), columns = weight.size(1);
+// y = x @ weight [K, N] in floats, of a weight whose columns lie one behind the other.
+void multiply_columns(const WeightKernels& kernels, const float* x, const at::Tensor& weight, float* y) {
+  const int64_t rows = weight.size(0), columns = weight.size(1), stride = weight.stride(1);
+  const int64_t row_bytes = std::max<int64_t>(rows * weight.element_size(), 1);
+  const int64_t each = rounded_up(share_of(columns * row_bytes) / row_bytes + 1, kTogether);
   const void* w = weight.const_data_ptr();
-  const Real type = real_type(weight);
-  const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(rows, 1), 1);
-  if (weight.stride(0) == 1 && weight.stride(1) >= rows) {
-    at::parallel_for(0, columns, grain, [&](int64_t begin, int64_t end) {
-      kernels.dot(type, w, weight.stride(1), x, rows, begin, end, y);
-    });
-    return;
-  }
-  const int64_t groups = (columns + kColumns - 1) / kColumns;
-  at::parallel_for(0, groups, (grain + kColumns - 1) / kColumns, [&](int64_t begin, int64_t end) {
-    kernels.combine(type, w, weight.stride(0), x, rows, begin * kColumns, std::min(end * kColumns, columns),
-                    y);
+  each_share((columns + each - 1) / each, [&](int64_t i) {
+    kernels.dot(real_type(weight), w, stride, x, rows, i * each, std::min((i + 1) * each, columns), y);
   });
+}
+
+// The same of a weight whose rows lie one behind the other: parts of the rows, tile by tile, and their sum.
+void multiply_rows(const WeightKernels& kernels, const float* x, const at::Tensor& weight, float* y) {
+  const int64_t rows = weight.size(0), columns = weight.size(1), stride = weight.stride(0);
+  const int64_t tiles = std::max<int64_t>((columns + kTile - 1) / kTile, 1);
+  const int64_t tile = std::max<int64_t>(rounded_up((columns + tiles - 1) / tiles, 64), 1);
+  const int64_t row_bytes = tile * weight.element_size();
+  const int64_t each = rounded_up(share_of(rows * row_bytes * tiles) / row_bytes + 1, kTogether);
+  const int64_t parts = std::max<int64_t>((rows + each - 1) / each, 1);
+  const char* w = static_cast<const char*>(weight.const_data_ptr());
+  std::vector<float> sums(static_cast<size_t>(parts > 1 ? parts * columns : 0));
+  float* all = parts > 1 ? sums.data() : y;
+  each_share(parts * tiles, [&](int64_t i) {
+    const int64_t part = i / tiles, from = i % tiles * tile, first = part * each;
+    if (from >= columns) return;
+    kernels.combine(real_type(weight), w + first * stride * weight.element_size(), stride, x + first,
+                    std::min(each, rows - first), from, std::min(from + tile, columns), all + part * columns);
+  });
+  if (parts == 1) return;
+  std::copy_n(all, columns, y);
+  for (int64_t part = 1; part < parts; ++part) {
+    for (int64_t n = 0; n < columns; ++n) y[n] += all[part * columns + n];
+  }
 }
 
 at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
@@ -71,7 +89,8 @@ at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::o
   const at::Tensor row = x.contiguous();
   std::vector<float> wide(static_cast<size_t>(count)), total(static_cast<size_t>(columns));
   with_reals(row, [&](const auto* from) { widen(from, count, wide.data()); });
-  multiply(kernels, wide.data(), dense, total.data());
+  const bool turned = dense.stride(0) == 1 && dense.stride(1) >= count;
+  (turned ? multiply_columns : multiply_rows)(kernels, wide.data(), dense, total.data());
   const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   with_reals(out, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tos/reals.h"
+#include "tos/shares.h"
 #include "tos/weights.h"
 
 namespace tos {
@@ -67,7 +68,7 @@ QuantizedWeight weight_of(const Sizes& sizes, const at::Tensor& codes, const at:
 
 // Activations in memory of their own.
 struct Arranged {
-  at::Tensor values, bytes, scales, sums;
+  at::Tensor values, bytes, starts, scales, sums;
   Activations rows;
 
   Arranged(int64_t count, const QuantizedWeight& weight, bool coarse) {
@@ -77,6 +78,7 @@ struct Arranged {
     sums = reals(rows.padded_blocks);
     if (coarse) {
       bytes = at::empty({count, rows.width}, at::dtype(at::kChar));
+      starts = at::empty({count, rows.width / 4}, at::dtype(at::kInt));
       scales = reals(rows.padded_blocks);
     } else {
       values = reals(rows.width);
@@ -89,6 +91,7 @@ struct Arranged {
     part.sums = sums.mutable_data_ptr<float>() + row * rows.padded_blocks;
     part.values = values.defined() ? values.mutable_data_ptr<float>() + row * rows.width : nullptr;
     part.bytes = bytes.defined() ? bytes.mutable_data_ptr<int8_t>() + row * rows.width : nullptr;
+    part.starts = starts.defined() ? starts.mutable_data_ptr<int32_t>() + row * rows.width / 4 : nullptr;
     part.scales = scales.defined() ? scales.mutable_data_ptr<float>() + row * rows.padded_blocks : nullptr;
     return part;
   }
@@ -97,10 +100,12 @@ struct Arranged {
 // y[count, rows] from the weight itself.
 void multiply_few(const WeightKernels& kernels, const QuantizedWeight& weight, const Arranged& x,
                   const Sizes& sizes, float* y) {
-  const int64_t tile = std::max<int64_t>(kTileBytes / weight.row_bytes(), 1);
-  const int64_t grain = std::max<int64_t>(kGrain / weight.numbers(), 1);
-  at::parallel_for(0, sizes.rows, grain, [&](int64_t begin, int64_t end) {
-    std::vector<float> scratch(static_cast<size_t>(kRowsAtOnce * x.rows.padded_blocks));
+  const int64_t tile = rounded_up(std::max<int64_t>(kTileBytes / weight.row_bytes(), 1), kTogether);
+  const int64_t bytes = sizes.rows * weight.row_bytes();
+  const int64_t each = rounded_up(share_of(bytes) / weight.row_bytes() + 1, kTogether);
+  each_share((sizes.rows + each - 1) / each, [&](int64_t i) {
+    const int64_t begin = i * each, end = std::min(begin + each, sizes.rows);
+    std::vector<float> scratch(static_cast<size_t>(kTogether * x.rows.padded_blocks));
     const int64_t step = sizes.count > kRowsAtOnce ? tile : end - begin;
     for (int64_t from = begin; from < end; from += step) {
       const int64_t to = std::min(from + step, end);

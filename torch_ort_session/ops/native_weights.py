@@ -22,6 +22,7 @@ def describe(known: Callable[[str], bool]) -> None:
         torch.library.register_fake("torch_ort_session::matmul_nbits", _matmul_nbits)
     if known("gemv"):
         torch.library.register_fake("torch_ort_session::gemv", _gemv)
+        torch.library.register_fake("torch_ort_session::gemv.out", _gemv_out)
         torch.library.register_autograd(
             "torch_ort_session::gemv", _gemv_backward, setup_context=_keep_factors
         )
@@ -44,6 +45,12 @@ def _matmul_nbits(
 
 def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, instructions: int = -1) -> Tensor:
     return x.new_empty((*x.shape[:-1], weight.shape[1]))
+
+
+def _gemv_out(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, instructions: int = -1, *, out: Tensor
+) -> Tensor:
+    return out
 
 
 def _keep_factors(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

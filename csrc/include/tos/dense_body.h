@@ -3,69 +3,105 @@
 
 namespace {
 
-template <typename L>
-float dot_row(Real type, const void* w, int64_t from, const float* x, int64_t columns) {
-  constexpr int kSums = 4;
-  L total[kSums];
+constexpr int64_t bytes_of(Real type) { return type == Real::kFloat ? 4 : 2; }
+
+// How far ahead of what is read now halves are asked for: the machine itself looks no further than a page.
+constexpr int64_t kAhead = 2048;
+
+// Some rows of the weight at once: each is a stream of its own, and what is read of x serves all of them.
+template <typename L, Real kType, int kRows>
+void dot_some(const char* w, int64_t stride, const float* x, int64_t columns, float* y) {
+  constexpr int kSums = 2;
+  constexpr int64_t kBytes = bytes_of(kType);
+  L total[kRows][kSums];
   TOS_UNROLL
-  for (int i = 0; i < kSums; ++i) total[i] = L::all(0.0f);
+  for (int r = 0; r < kRows; ++r) {
+    TOS_UNROLL
+    for (int i = 0; i < kSums; ++i) total[r][i] = L::all(0.0f);
+  }
   int64_t k = 0;
   for (; k + kSums * L::kWidth <= columns; k += kSums * L::kWidth) {
     TOS_UNROLL
-    for (int i = 0; i < kSums; ++i) {
-      total[i] =
-          fused(load_reals<L>(type, w, from + k + i * L::kWidth), L::load(x + k + i * L::kWidth), total[i]);
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (kType != Real::kFloat) TOS_PREFETCH(w + (r * stride + k) * kBytes + kAhead);
+      TOS_UNROLL
+      for (int i = 0; i < kSums; ++i) {
+        const int64_t at = k + i * L::kWidth;
+        total[r][i] = fused(load_reals<L>(kType, w, r * stride + at), L::load(x + at), total[r][i]);
+      }
     }
   }
   for (; k + L::kWidth <= columns; k += L::kWidth) {
-    total[0] = fused(load_reals<L>(type, w, from + k), L::load(x + k), total[0]);
+    TOS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      total[r][0] = fused(load_reals<L>(kType, w, r * stride + k), L::load(x + k), total[r][0]);
+    }
   }
-  float sum = ((total[0] + total[1]) + (total[2] + total[3])).sum();
-  for (; k < columns; ++k) sum += real_at(type, w, from + k) * x[k];
-  return sum;
+  TOS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    L sums = total[r][0];
+    TOS_UNROLL
+    for (int i = 1; i < kSums; ++i) sums = sums + total[r][i];
+    float sum = sums.sum();
+    for (int64_t i = k; i < columns; ++i) sum += real_at(kType, w, r * stride + i) * x[i];
+    y[r] = sum;
+  }
 }
 
 template <Real kType>
 void dot_rows(const void* w, int64_t stride, const float* x, int64_t columns, int64_t begin, int64_t end,
               float* y) {
-  for (int64_t n = begin; n < end; ++n) y[n] = dot_row<Wide>(kType, w, n * stride, x, columns);
+  constexpr int kRows = 4;
+  const char* from = static_cast<const char*>(w);
+  const int64_t step = stride * bytes_of(kType);
+  int64_t n = begin;
+  for (; n + kRows <= end; n += kRows)
+    dot_some<Wide, kType, kRows>(from + n * step, stride, x, columns, y + n);
+  for (; n < end; ++n) dot_some<Wide, kType, 1>(from + n * step, stride, x, columns, y + n);
 }
 
-// A tile of y stays in the nearest cache while some rows of the weight pass it.
-constexpr int64_t kTile = 2048;
-constexpr int kRowsOfTile = 8;
-
+// Some rows of the weight are added to y at once, the next ones of halves asked for on the way.
 template <typename L, Real kType, int kRows>
-void combine_rows(const void* w, int64_t stride, const float* x, int64_t begin, int64_t end, float* y) {
+void combine_some(const char* w, int64_t stride, const float* x, int64_t columns, float* y) {
+  constexpr int kLanes = kType == Real::kFloat ? 1 : 2;
+  constexpr int64_t kBytes = bytes_of(kType);
   L factor[kRows];
   TOS_UNROLL
   for (int r = 0; r < kRows; ++r) factor[r] = L::all(x[r]);
-  int64_t n = begin;
-  for (; n + L::kWidth <= end; n += L::kWidth) {
-    L total = L::load(y + n);
+  int64_t n = 0;
+  for (; n + kLanes * L::kWidth <= columns; n += kLanes * L::kWidth) {
+    L total[kLanes];
     TOS_UNROLL
-    for (int r = 0; r < kRows; ++r) total = fused(load_reals<L>(kType, w, r * stride + n), factor[r], total);
-    total.store(y + n);
+    for (int i = 0; i < kLanes; ++i) total[i] = L::load(y + n + i * L::kWidth);
+    TOS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (kType != Real::kFloat) TOS_PREFETCH(w + ((r + kRows) * stride + n) * kBytes);
+      TOS_UNROLL
+      for (int i = 0; i < kLanes; ++i) {
+        total[i] = fused(load_reals<L>(kType, w, r * stride + n + i * L::kWidth), factor[r], total[i]);
+      }
+    }
+    TOS_UNROLL
+    for (int i = 0; i < kLanes; ++i) total[i].store(y + n + i * L::kWidth);
   }
-  for (; n < end; ++n) {
+  for (; n < columns; ++n) {
     for (int r = 0; r < kRows; ++r) y[n] += x[r] * real_at(kType, w, r * stride + n);
   }
 }
 
 template <Real kType>
-void combine_all(const void* w, int64_t stride, const float* x, int64_t rows, int64_t begin, int64_t end,
-                 float* y) {
-  constexpr int64_t kBytes = kType == Real::kFloat ? 4 : 2;
-  for (int64_t from = begin; from < end; from += kTile) {
-    const int64_t to = from + kTile < end ? from + kTile : end;
-    for (int64_t n = from; n < to; ++n) y[n] = 0.0f;
-    const char* row = static_cast<const char*>(w);
-    int64_t k = 0;
-    for (; k + kRowsOfTile <= rows; k += kRowsOfTile) {
-      combine_rows<Wide, kType, kRowsOfTile>(row + k * stride * kBytes, stride, x + k, from, to, y);
-    }
-    for (; k < rows; ++k) combine_rows<Wide, kType, 1>(row + k * stride * kBytes, stride, x + k, from, to, y);
+void combine_rows(const void* w, int64_t stride, const float* x, int64_t rows, int64_t begin, int64_t end,
+                  float* y) {
+  constexpr int kRows = 8;
+  const int64_t columns = end - begin, step = stride * bytes_of(kType);
+  const char* from = static_cast<const char*>(w) + begin * bytes_of(kType);
+  y += begin;
+  for (int64_t n = 0; n < columns; ++n) y[n] = 0.0f;
+  int64_t k = 0;
+  for (; k + kRows <= rows; k += kRows) {
+    combine_some<Wide, kType, kRows>(from + k * step, stride, x + k, columns, y);
   }
+  for (; k < rows; ++k) combine_some<Wide, kType, 1>(from + k * step, stride, x + k, columns, y);
 }
 
 void dot(Real type, const void* w, int64_t stride, const float* x, int64_t columns, int64_t begin,
@@ -77,8 +113,8 @@ void dot(Real type, const void* w, int64_t stride, const float* x, int64_t colum
 
 void combine(Real type, const void* w, int64_t stride, const float* x, int64_t rows, int64_t begin,
              int64_t end, float* y) {
-  constexpr decltype(&combine_all<Real::kFloat>) kByType[] = {
-      combine_all<Real::kFloat>, combine_all<Real::kHalf>, combine_all<Real::kBFloat16>};
+  constexpr decltype(&combine_rows<Real::kFloat>) kByType[] = {
+      combine_rows<Real::kFloat>, combine_rows<Real::kHalf>, combine_rows<Real::kBFloat16>};
   kByType[static_cast<int>(type)](w, stride, x, rows, begin, end, y);
 }
 

@@ -57,7 +57,9 @@ struct Bytes32 {
   static constexpr int kWidth = 32;
   __m256i v;
 
-  static Bytes32 zero() { return {_mm256_setzero_si256()}; }
+  static Bytes32 load(const int32_t* from) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))};
+  }
 
   template <int kBits>
   static void add(const uint8_t* codes, const int8_t* x, int p, Bytes32& total) {

@@ -52,7 +52,7 @@ struct Bytes64 {
   static constexpr int kWidth = 64;
   __m512i v;
 
-  static Bytes64 zero() { return {_mm512_setzero_si512()}; }
+  static Bytes64 load(const int32_t* from) { return {_mm512_loadu_si512(from)}; }
 
   template <int kBits>
   static void add(const uint8_t* codes, const int8_t* x, int p, Bytes64& total) {

@@ -14,6 +14,13 @@ namespace {
 #define TOS_UNROLL _Pragma("GCC unroll 8")
 #endif
 
+// Asks for memory that is read soon; an address that is not there does no harm.
+#if defined(__GNUC__)
+#define TOS_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define TOS_PREFETCH(address) static_cast<void>(address)
+#endif
+
 float real_of(uint32_t bits) {
   float real;
   std::memcpy(&real, &bits, sizeof(real));
@@ -96,7 +103,7 @@ struct Bytes16 {
   static constexpr int kWidth = 16;
   int32_t v[4];
 
-  static Bytes16 zero() { return {{0, 0, 0, 0}}; }
+  static Bytes16 load(const int32_t* from) { return {{from[0], from[1], from[2], from[3]}}; }
 
   // Adds the products of number p of each of `codes` and of the bytes of x.
   template <int kBits>

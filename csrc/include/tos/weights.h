@@ -32,11 +32,12 @@ struct QuantizedWeight {
 
 // Rows of activations in the order in which a table reads weights.
 struct Activations {
-  float* values;  // [rows, width] for products in floats
-  int8_t* bytes;  // [rows, width] for products of bytes
-  float* scales;  // [rows, padded_blocks] of the bytes
-  float* sums;    // [rows, padded_blocks] of each block
-  int64_t width;  // a multiple of kChunk
+  float* values;    // [rows, width] for products in floats
+  int8_t* bytes;    // [rows, width] for products of bytes
+  int32_t* starts;  // [rows, width / 4], where sums of products of bytes start
+  float* scales;    // [rows, padded_blocks] of the bytes
+  float* sums;      // [rows, padded_blocks] of each block
+  int64_t width;    // a multiple of kChunk
   int64_t padded_blocks;
 };
 
@@ -46,16 +47,18 @@ constexpr int64_t kChunk = 256;
 constexpr int64_t kBlockPadding = 32;
 // Rows of activations that are multiplied at once at most.
 constexpr int kRowsAtOnce = 4;
+// Rows of a weight that are read at once at most.
+constexpr int kTogether = 4;
 
 struct WeightKernels {
   const char* name;
 
   // Brings one row of activations, zeros behind the last column, into the order of this table: into `values`
-  // and `sums`, or, when `bytes` is set, into `bytes`, `scales` and `sums`.
+  // and `sums`, or, when `bytes` is set, into `bytes`, `starts`, `scales` and `sums`.
   void (*arrange)(const QuantizedWeight& weight, const float* x, Activations row);
 
   // y[m * y_stride + n] for rows `begin` to `end` of the weight and `count` rows of activations, at most
-  // kRowsAtOnce. `scratch` has count * padded_blocks entries. By bytes when `x.bytes` is set.
+  // kRowsAtOnce. `scratch` has kTogether * padded_blocks zeros. By bytes when `x.bytes` is set.
   void (*multiply)(const QuantizedWeight& weight, const Activations& x, int count, int64_t begin, int64_t end,
                    float* y, int64_t y_stride, float* scratch);
 

@@ -1,5 +1,5 @@
 // The kernels of weights.h on numbers of few bits. Included once by each file of kernels, behind its lanes:
-// kernels, behind its lanes: `Wide`, `Row` (eight lanes or fewer) and `Bytes` name them. Everything is local
+// `Wide`, `Row` (eight lanes or fewer) and `Bytes` name them. Everything is local
 // to that file.
 namespace {
 
@@ -60,116 +60,158 @@ const float* row_of_scales(const QuantizedWeight& w, const Activations& x, int64
   return scratch;
 }
 
+// Rows of the weight that are read at once beside so many rows of activations: each is a stream of memory of
+// its own, and their sums stay in registers.
+constexpr int together(int rows) {
+  const int most = Wide::kWidth == 16 ? kTogether : kTogether / 2;
+  return most / rows > 1 ? most / rows : 1;
+}
+
+// Where the scales of some block lie.
+const char* scale_address(const QuantizedWeight& w, int64_t row, int64_t block) {
+  return static_cast<const char*>(w.scales) + (row * w.blocks + block) * bytes_of(w.scale_type);
+}
+
 // By floats: every block holds whole chunks of L::kWidth bytes.
-template <typename L, int kBits, int kRows>
-void multiply_floats(const QuantizedWeight& w, const Activations& x, int64_t begin, int64_t end, float* y,
-                     int64_t y_stride, float* scratch) {
+template <typename L, int kBits, int kRows, int kSome>
+void multiply_floats(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
+                     float* scratch) {
   constexpr int kParts = 8 / kBits;
-  const int64_t chunks = w.block_bytes / L::kWidth;
-  for (int64_t n = begin; n < end; ++n) {
-    float extra[kRows];
-    const float* scale = row_of_scales<kBits, kRows>(w, x, n, scratch, extra);
-    const uint8_t* code = w.codes + n * w.row_bytes();
-    const float* factor = x.values;
-    L total[kRows];
+  const int64_t chunks = w.block_bytes / L::kWidth, bytes = w.row_bytes();
+  const float* scale[kSome];
+  float extra[kSome][kRows];
+  L total[kSome][kRows];
+  TOS_UNROLL
+  for (int j = 0; j < kSome; ++j) {
+    scale[j] = row_of_scales<kBits, kRows>(w, x, n + j, scratch + j * x.padded_blocks, extra[j]);
     TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) total[m] = L::all(0.0f);
-    for (int64_t b = 0; b < w.blocks; ++b) {
-      L part[kRows];
+    for (int m = 0; m < kRows; ++m) total[j][m] = L::all(0.0f);
+  }
+  const uint8_t* code = w.codes + n * bytes;
+  const float* factor = x.values;
+  for (int64_t b = 0; b < w.blocks; ++b) {
+    L part[kSome][kRows];
+    TOS_UNROLL
+    for (int j = 0; j < kSome; ++j) {
       TOS_UNROLL
-      for (int m = 0; m < kRows; ++m) part[m] = L::all(0.0f);
-      for (int64_t c = 0; c < chunks; ++c) {
+      for (int m = 0; m < kRows; ++m) part[j][m] = L::all(0.0f);
+    }
+    for (int64_t c = 0; c < chunks; ++c) {
+      TOS_UNROLL
+      for (int j = 0; j < kSome; ++j) {
         L number[kParts];
-        L::template split<kBits>(code, number);
+        L::template split<kBits>(code + j * bytes, number);
+        TOS_PREFETCH(code + (j + kSome) * bytes);
         TOS_UNROLL
         for (int p = 0; p < kParts; ++p) {
           TOS_UNROLL
           for (int m = 0; m < kRows; ++m) {
-            part[m] = fused(number[p], L::load(factor + m * x.width + p * L::kWidth), part[m]);
+            part[j][m] = fused(number[p], L::load(factor + m * x.width + p * L::kWidth), part[j][m]);
           }
         }
-        code += L::kWidth;
-        factor += kParts * L::kWidth;
       }
-      const L of_block = L::all(scale[b]);
+      code += L::kWidth;
+      factor += kParts * L::kWidth;
+    }
+    TOS_UNROLL
+    for (int j = 0; j < kSome; ++j) {
+      TOS_PREFETCH(scale_address(w, n + j + kSome, b));
+      const L of_block = L::all(scale[j][b]);
       TOS_UNROLL
-      for (int m = 0; m < kRows; ++m) total[m] = fused(part[m], of_block, total[m]);
-    }
-    TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) y[m * y_stride + n] = total[m].sum() + extra[m];
-  }
-}
-
-// The scales of each row's products of bytes, and what the zero points add to them.
-template <int kBits, int kRows>
-void scales_of_bytes(const QuantizedWeight& w, const Activations& x, int64_t row, float* scratch,
-                     float* extra) {
-  Row total[kRows];
-  TOS_UNROLL
-  for (int m = 0; m < kRows; ++m) total[m] = Row::all(0.0f);
-  const Row minus = Row::all(-1.0f);
-  for (int64_t b = 0; b < w.blocks; b += Row::kWidth) {
-    const Row scale = scales_at(w, row, b, w.blocks - b);
-    const Row shift = scale * zeros_at<kBits>(w, row, b, w.blocks - b) * minus;
-    TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) {
-      const int64_t at = m * x.padded_blocks + b;
-      (scale * Row::load(x.scales + at)).store(scratch + at);
-      total[m] = fused(shift, Row::load(x.sums + at), total[m]);
+      for (int m = 0; m < kRows; ++m) total[j][m] = fused(part[j][m], of_block, total[j][m]);
     }
   }
   TOS_UNROLL
-  for (int m = 0; m < kRows; ++m) extra[m] = total[m].sum();
+  for (int j = 0; j < kSome; ++j) {
+    TOS_UNROLL
+    for (int m = 0; m < kRows; ++m) y[m * y_stride + n + j] = total[j][m].sum() + extra[j][m];
+  }
 }
 
 // By bytes, several blocks in one chunk of B::kWidth bytes, or one block in several chunks.
-template <typename B, int kBits, int kRows, bool kSeveral>
-void multiply_bytes(const QuantizedWeight& w, const Activations& x, int64_t begin, int64_t end, float* y,
-                    int64_t y_stride, float* scratch) {
+template <typename B, int kBits, int kRows, bool kSeveral, int kSome>
+void multiply_bytes(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
+                    float* scratch) {
   using L = typename B::Lanes;
   constexpr int kParts = 8 / kBits;
   const typename B::Places places(w.block_bytes);
   const int64_t bytes = w.row_bytes(), step = kSeveral ? B::kWidth : w.block_bytes;
   const int64_t advance = kSeveral ? B::kWidth / w.block_bytes : 1;
-  for (int64_t n = begin; n < end; ++n) {
-    float extra[kRows];
-    scales_of_bytes<kBits, kRows>(w, x, n, scratch, extra);
-    const uint8_t* code = w.codes + n * bytes;
-    const int8_t* factor = x.bytes;
-    const float* scale = scratch;
-    L total[kRows];
+  const int64_t groups = (bytes + step - 1) / step;
+  // The first group whose scales are not followed by as many as are read at once.
+  const int64_t short_group = !kSeveral              ? groups
+                              : w.blocks < L::kWidth ? 0
+                                                     : (w.blocks - L::kWidth) / advance + 1;
+  const float* scale[kSome];
+  float extra[kSome][kRows], rest[kSome][2 * L::kWidth];
+  L total[kSome][kRows];
+  TOS_UNROLL
+  for (int j = 0; j < kSome; ++j) {
+    scale[j] = row_of_scales<kBits, kRows>(w, x, n + j, scratch + j * x.padded_blocks, extra[j]);
     TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) total[m] = L::all(0.0f);
-    for (int64_t at = 0; at < bytes; at += step) {
-      B part[kRows];
+    for (int m = 0; m < kRows; ++m) total[j][m] = L::all(0.0f);
+    if (!kSeveral) continue;
+    const int64_t left = w.blocks - short_group * advance;
+    std::memset(rest[j], 0, sizeof(rest[j]));
+    if (left > 0) std::memcpy(rest[j], scale[j] + short_group * advance, static_cast<size_t>(left) * 4);
+  }
+  const uint8_t* code = w.codes + n * bytes;
+  const int8_t* factor = x.bytes;
+  for (int64_t g = 0; g < groups; ++g) {
+    if (kSeveral && g == short_group) {
       TOS_UNROLL
-      for (int m = 0; m < kRows; ++m) part[m] = B::zero();
-      for (int64_t c = 0; c < step; c += B::kWidth) {
-        const uint8_t* chunk = code + at + c;
-        uint8_t rest[B::kWidth];
+      for (int j = 0; j < kSome; ++j) scale[j] = rest[j];
+    }
+    B part[kSome][kRows];
+    TOS_UNROLL
+    for (int j = 0; j < kSome; ++j) {
+      TOS_UNROLL
+      for (int m = 0; m < kRows; ++m) {
+        part[j][m] = B::load(x.starts + m * x.width / 4 + g * L::kWidth);
+      }
+    }
+    for (int64_t c = 0; c < step; c += B::kWidth) {
+      const int64_t at = g * step + c;
+      TOS_UNROLL
+      for (int j = 0; j < kSome; ++j) {
+        const uint8_t* chunk = code + j * bytes + at;
+        TOS_PREFETCH(chunk + kSome * bytes);
+        uint8_t last[B::kWidth];
         if (kSeveral && at + B::kWidth > bytes) {
-          std::memset(rest, 0, sizeof(rest));
-          std::memcpy(rest, chunk, static_cast<size_t>(bytes - at));
-          chunk = rest;
+          std::memset(last, 0, sizeof(last));
+          std::memcpy(last, chunk, static_cast<size_t>(bytes - at));
+          chunk = last;
         }
         TOS_UNROLL
         for (int p = 0; p < kParts; ++p) {
           TOS_UNROLL
           for (int m = 0; m < kRows; ++m) {
-            B::template add<kBits>(chunk, factor + m * x.width + p * B::kWidth, p, part[m]);
+            B::template add<kBits>(chunk, factor + m * x.width + p * B::kWidth, p, part[j][m]);
           }
         }
-        factor += kParts * B::kWidth;
       }
-      TOS_UNROLL
-      for (int m = 0; m < kRows; ++m) {
-        const float* from = scale + m * x.padded_blocks;
-        total[m] = fused(part[m].reals(), kSeveral ? places.spread(from) : L::all(*from), total[m]);
-      }
-      scale += advance;
+      factor += kParts * B::kWidth;
     }
     TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) y[m * y_stride + n] = total[m].sum() + extra[m];
+    for (int m = 0; m < kRows; ++m) {
+      const float* from = x.scales + m * x.padded_blocks + g * advance;
+      const L of_row = kSeveral ? places.spread(from) : L::all(*from);
+      TOS_UNROLL
+      for (int j = 0; j < kSome; ++j) {
+        const L of_block = kSeveral ? places.spread(scale[j]) : L::all(*scale[j]);
+        total[j][m] = fused(part[j][m].reals() * of_row, of_block, total[j][m]);
+      }
+    }
+    TOS_UNROLL
+    for (int j = 0; j < kSome; ++j) {
+      TOS_PREFETCH(scale_address(w, n + j + kSome, g * advance));
+      scale[j] += advance;
+    }
+  }
+  TOS_UNROLL
+  for (int j = 0; j < kSome; ++j) {
+    TOS_UNROLL
+    for (int m = 0; m < kRows; ++m) y[m * y_stride + n + j] = total[j][m].sum() + extra[j][m];
   }
 }
 
@@ -201,21 +243,31 @@ void with_bits(int bits, const Visit& visit) {
   }
 }
 
-template <int kRows>
-void multiply_rows(const QuantizedWeight& w, const Activations& x, int64_t begin, int64_t end, float* y,
-                   int64_t y_stride, float* scratch) {
+// Of rows of the weight from `n` on.
+template <int kRows, int kSome>
+void multiply_some(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
+                   float* scratch) {
   with_bits(w.bits, [&](auto bits) {
     constexpr int kBits = decltype(bits)::kOf;
     if (x.bytes != nullptr) {
       const bool several = w.block_bytes < Bytes::kWidth;
-      (several ? multiply_bytes<Bytes, kBits, kRows, true>
-               : multiply_bytes<Bytes, kBits, kRows, false>)(w, x, begin, end, y, y_stride, scratch);
+      (several ? multiply_bytes<Bytes, kBits, kRows, true, kSome>
+               : multiply_bytes<Bytes, kBits, kRows, false, kSome>)(w, x, n, y, y_stride, scratch);
     } else {
       with_lanes(w.block_bytes, [&](auto lanes) {
-        multiply_floats<decltype(lanes), kBits, kRows>(w, x, begin, end, y, y_stride, scratch);
+        multiply_floats<decltype(lanes), kBits, kRows, kSome>(w, x, n, y, y_stride, scratch);
       });
     }
   });
+}
+
+template <int kRows>
+void multiply_rows(const QuantizedWeight& w, const Activations& x, int64_t begin, int64_t end, float* y,
+                   int64_t y_stride, float* scratch) {
+  constexpr int kSome = together(kRows);
+  int64_t n = begin;
+  for (; n + kSome <= end; n += kSome) multiply_some<kRows, kSome>(w, x, n, y, y_stride, scratch);
+  for (; n < end; ++n) multiply_some<kRows, 1>(w, x, n, y, y_stride, scratch);
 }
 
 void multiply(const QuantizedWeight& w, const Activations& x, int count, int64_t begin, int64_t end, float* y,
@@ -253,6 +305,17 @@ void arrange_bytes(const QuantizedWeight& w, const float* x, const Activations& 
     }
     row.scales[b] = scale;
     row.sums[b] = scale * static_cast<float>(sum);
+  }
+  // The codes are not negative: what half their range adds too much is taken off where a sum starts.
+  const int64_t step = w.block_bytes < Bytes::kWidth ? Bytes::kWidth : w.block_bytes;
+  const int64_t groups = (w.row_bytes() + step - 1) / step, lanes = Bytes::kWidth / 4;
+  const int8_t* byte = row.bytes;
+  for (int64_t g = 0; g < groups; ++g) {
+    int32_t* start = row.starts + g * lanes;
+    for (int64_t i = 0; i < lanes; ++i) start[i] = 0;
+    for (int64_t c = 0; c < step / Bytes::kWidth * parts; ++c) {
+      for (int64_t i = 0; i < Bytes::kWidth; ++i) start[i / 4] -= *byte++ * (1 << (w.bits - 1));
+    }
   }
 }
 

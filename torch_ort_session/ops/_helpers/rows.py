@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_ort_session.ops import native
 
 # Where the compiled op was measured to be faster: torch reads float32 as fast as memory gives it.
-_DTYPES = frozenset((torch.bfloat16,))
+_DTYPES = frozenset((torch.bfloat16, torch.float16))
 
 # Weights of fewer elements lie in a cache, and torch's own product is as fast.
 _LEAST = 1 << 16
@@ -20,7 +20,7 @@ def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | 
     It serves one row on the CPU and a weight of many elements, where nobody asks for gradients.
 
     Args:
-        a: bfloat16 [..., K].
+        a: bfloat16 or float16 [..., K].
         b: [K, N].
         bias: [N].
         out: Where to write the result.
