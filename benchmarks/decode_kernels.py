@@ -108,7 +108,27 @@ def rotations(length: int, heads: int, width: int) -> list[Case]:
     ]
 
 
-CASES = (*norms(1, 4096), *norms(512, 4096), *rotations(1, 32, 128), *rotations(512, 32, 128))
+def gates(rows: int, width: int) -> list[Case]:
+    sizes, x, row = f"{rows} x {width}", floats(1, rows, width), floats(width)
+    # Of many rows one node alone, as between two products: in a line they would find them in a cache.
+    nodes = 16 if rows == 1 else 1
+    return [
+        Case("QuickGelu", sizes, [x], nodes=nodes),
+        Case("FastGelu", sizes, [x, row], nodes=nodes, theirs=("float32", "float16")),
+        Case("BiasGelu", sizes, [x, row], nodes=nodes),
+        Case("SwiGLU", sizes, [x, x], nodes=nodes, theirs=()),
+        Case("BiasSplitGelu", sizes, [floats(1, rows, 2 * width), floats(2 * width)], nodes=1, theirs=()),
+    ]
+
+
+CASES = (
+    *norms(1, 4096),
+    *norms(512, 4096),
+    *rotations(1, 32, 128),
+    *rotations(512, 32, 128),
+    *gates(1, 11008),
+    *gates(512, 11008),
+)
 
 
 def make_inputs(case: Case, dtype: str, seed: int = 0) -> list[Array | None]:

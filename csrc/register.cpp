@@ -58,6 +58,13 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "wants_total, bool wants_inverse, int instructions=-1, *, Tensor(a!) y, Tensor(b!) total, Tensor(c!) "
       "inverse) -> (Tensor(a!), Tensor(b!), Tensor(c!))");
   m.def(
+      "activate(Tensor x, Tensor? up, Tensor? bias, int kind, bool halves, float alpha, float beta, float "
+      "limit, bool rounded, int instructions=-1) -> Tensor",
+      {at::Tag::pointwise});
+  m.def(
+      "activate.out(Tensor x, Tensor? up, Tensor? bias, int kind, bool halves, float alpha, float beta, "
+      "float limit, bool rounded, int instructions=-1, *, Tensor(a!) out) -> Tensor(a!)");
+  m.def(
       "rotary(Tensor x, Tensor cos, Tensor sin, Tensor? positions, int heads, bool interleaved, int node, "
       "Tensor(a!)? word, int instructions=-1) -> Tensor");
   m.def(

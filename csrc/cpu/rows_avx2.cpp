@@ -20,10 +20,11 @@
 
 namespace tos {
 
+#include "tos/activate_body.h"
 #include "tos/norm_body.h"
 #include "tos/rotate_body.h"
 
-extern const RowKernels kAvx2Rows = {normalize, rotate};
+extern const RowKernels kAvx2Rows = {normalize, rotate, activate};
 
 }  // namespace tos
 

@@ -9,9 +9,10 @@
 
 namespace tos {
 
+#include "tos/activate_body.h"
 #include "tos/norm_body.h"
 #include "tos/rotate_body.h"
 
-extern const RowKernels kDefaultRows = {normalize, rotate};
+extern const RowKernels kDefaultRows = {normalize, rotate, activate};
 
 }  // namespace tos

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "tos/activations.h"
 #include "tos/cache_append.h"
 #include "tos/check_index.h"
 #include "tos/gqa_decode.h"
@@ -98,5 +99,26 @@ void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scrat
 
 // See cache_appended.cuh.
 void launch_cache_append(const CacheAppend* caches, int64_t count, const int32_t* word, cudaStream_t stream);
+
+// Addresses of rows of one type; see Activate in activate.cuh.
+struct ActivatedRows {
+  const void* gate;
+  const void* up;
+  const void* gate_bias;
+  const void* up_bias;
+  void* y;
+  int64_t gate_stride;
+  int64_t up_stride;
+  int64_t rows;
+  int64_t width;
+  Activation kind;
+  float alpha;
+  float beta;
+  float limit;
+  bool rounded;
+};
+
+// There is at least one row of at least one element.
+void launch_activate(Real type, const ActivatedRows& rows, cudaStream_t stream);
 
 }  // namespace tos::cuda

@@ -19,6 +19,8 @@ def describe(known: Callable[[str], bool]) -> None:
     """
     if known("skip_rms_norm"):
         torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
+    if known("activate"):
+        torch.library.register_fake("torch_ort_session::activate", _activate)
     if known("rotary"):
         torch.library.register_fake("torch_ort_session::rotary", _rotary)
 
@@ -50,3 +52,18 @@ def _rotary(
     instructions: int = -1,
 ) -> Tensor:
     return x.new_empty(x.shape)
+
+
+def _activate(
+    x: Tensor,
+    up: Tensor | None,
+    bias: Tensor | None,
+    kind: int,
+    halves: bool,
+    alpha: float,
+    beta: float,
+    limit: float,
+    rounded: bool,
+    instructions: int = -1,
+) -> Tensor:
+    return x.new_empty((*x.shape[:-1], x.shape[-1] // 2) if halves else x.shape)

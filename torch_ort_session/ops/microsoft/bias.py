@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
+from torch_ort_session.ops._helpers.gates import Gate, activated
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -46,6 +47,9 @@ def bias_split_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """
     if x.shape[-1] % 2:
         raise ValueError(f"BiasSplitGelu halves the last dim of X, which is {x.shape[-1]}.")
+    made = activated(Gate.GELU, x, bias=bias, halves=True)
+    if made is not None:
+        return made
     left, right = (x + bias).chunk(2, -1)
     return left * F.gelu(right)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.gates import Gate, activated
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -76,6 +77,18 @@ def swiglu(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.SwiGLU
     """
+    made = activated(
+        Gate.SIGMOID,
+        gate,
+        up,
+        halves=up is None,
+        alpha=activation_alpha,
+        beta=activation_beta,
+        limit=limit,
+        rounded=round_activation != 0,
+    )
+    if made is not None:
+        return made
     dtype = gate.dtype
     if up is None:
         gate, up = gate.chunk(2, -1)

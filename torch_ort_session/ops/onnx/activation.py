@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.gates import Gate, activated
 from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, deliver, to_float
 from torch_ort_session.ops.kernel import kernel
 
@@ -170,7 +171,8 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     Raises:
         RuntimeError: Another word in ``approximate``.
     """
-    return F.gelu(x, approximate=approximate)
+    made = activated(Gate.TANH_GELU, x) if approximate == "tanh" else None
+    return F.gelu(x, approximate=approximate) if made is None else made
 
 
 @kernel("Swish", since=(24,))
@@ -178,6 +180,9 @@ def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x * sigmoid(alpha * x)``."""
     if alpha == 1.0:
         return F.silu(x)
+    made = activated(Gate.SIGMOID, x, alpha=alpha)
+    if made is not None:
+        return made
     wide = to_float(x)
     return (wide * torch.sigmoid(alpha * wide)).to(x.dtype)
 
@@ -196,6 +201,9 @@ def swiglu(a: Tensor, b: Tensor, *, alpha: float = 1.0) -> Tensor:
     """
     if a.shape != b.shape:
         raise ValueError(f"SwiGLU takes inputs of one shape, not {tuple(a.shape)} and {tuple(b.shape)}.")
+    made = activated(Gate.SIGMOID, a, b, alpha=alpha)
+    if made is not None:
+        return made
     if a.dtype in HALF:
         return (swish(to_float(a), alpha=alpha) * b).to(a.dtype)
     return swish(a, alpha=alpha) * b

@@ -1,0 +1,53 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include <optional>
+
+#include "launch.h"
+#include "tos/activate_check.h"
+
+namespace tos::cuda {
+
+namespace {
+
+// See csrc/cpu/activate.cpp.
+at::Tensor activate(const at::Tensor& x, const std::optional<at::Tensor>& up,
+                    const std::optional<at::Tensor>& bias, int64_t kind, bool halves, double alpha,
+                    double beta, double limit, bool rounded, int64_t /*instructions*/) {
+  const ActivateSizes sizes = check_activate(x, up, bias, kind, halves);
+  const c10::cuda::CUDAGuard guard(x.device());
+  at::Tensor y = at::empty(sizes.shape, x.options().memory_format(at::MemoryFormat::Contiguous));
+  if (y.numel() == 0) return y;
+  const Rows gates = rows_of(x), ups = rows_of(up.has_value() ? *up : x);
+  const ActivateParts parts = parts_of(x, kind, halves);
+  const bool product = halves || up.has_value();
+  const ActivatedRows rows{address(gates.held, parts.gate),
+                           product ? address(ups.held, parts.up) : nullptr,
+                           bias.has_value() ? address(*bias, parts.gate) : nullptr,
+                           bias.has_value() ? address(*bias, parts.up) : nullptr,
+                           y.mutable_data_ptr(),
+                           gates.stride,
+                           ups.stride,
+                           sizes.rows,
+                           sizes.width,
+                           static_cast<Activation>(kind),
+                           static_cast<float>(alpha),
+                           static_cast<float>(beta),
+                           static_cast<float>(limit),
+                           rounded};
+  const at::ScalarType type = x.scalar_type();
+  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  launch_activate(real, rows, c10::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return y;
+}
+
+}  // namespace
+
+}  // namespace tos::cuda
+
+TORCH_LIBRARY_IMPL(torch_ort_session, CUDA, m) { m.impl("activate", &tos::cuda::activate); }
