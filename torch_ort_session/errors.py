@@ -5,8 +5,15 @@ Each class keeps the facts of its message as fields, so that a program can act o
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What ends a message about a name that is not known: a question for the closest one, if one is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class SessionError(Exception):

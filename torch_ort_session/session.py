@@ -81,7 +81,7 @@ class Session:
         self._machine = Machine(
             graph=self._model.graph,
             build=builder(device, self._weights, self._validation, bodies.door),
-            policy=Policy(rules, {}),
+            policy=Policy(rules),
             recorder=recorders(
                 rules.ready, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
             ),

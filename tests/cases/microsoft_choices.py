@@ -83,6 +83,7 @@ ROUTED = {"top_k": 2, "n_group": 4, "topk_group": 2}
 PAST = t(2, 2, 2, 5, 8)
 SELF = [t(2, 1, 6), t(6, 48), t(48)]
 
+
 CASES: tuple[OpCase, ...] = (
     ms(
         "MRotaryEmbedding",
@@ -167,5 +168,22 @@ CASES: tuple[OpCase, ...] = (
         {"num_heads": 2, "unidirectional": 1},
         outputs=3,
         id="buffer_prompt",
+    ),
+    ms(
+        "MultiHeadAttention",
+        [
+            *[t(4, 1, 8)] * 3,
+            None,
+            None,
+            None,
+            *[t(4, 2, 6, 4)] * 2,
+            const([3], "int32"),
+            const(
+                [[[0, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0]], [[1, 0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1]]], "int32"
+            ),
+        ],
+        {"num_heads": 2},
+        outputs=3,
+        id="buffer_of_beams",
     ),
 )

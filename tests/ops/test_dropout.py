@@ -80,3 +80,32 @@ def test_a_ratio_is_a_probability() -> None:
     assert_expected_inline(
         str(error.value.__cause__), """The ratio of dropped elements is a probability, not 1.5."""
     )
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_bits_of_a_mask_are_those_of_what_was_kept(biased: bool) -> None:
+    shape = (37, 45)
+    given = {"x": np.full(shape, 2.0, np.float32)}
+    if biased:
+        given |= {"b": np.full(45, 0.5, np.float32), "r": np.full(shape, 0.125, np.float32)}
+    given |= {"ratio": np.float32(0.25), "training": np.bool_(True)}
+    op = "BitmaskBiasDropout" if biased else "BitmaskDropout"
+    node = helper.make_node(op, list(given), ["y", "bits"], domain="com.microsoft", seed=7)
+    infos = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in given.items()
+    ]
+    graph = helper.make_graph([node], "g", infos, [onnx.ValueInfoProto(name=n) for n in ("y", "bits")])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    made = torch_ort_session.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    y, bits = (value.numpy() for value in made.run(None, given))
+    kept = y != (0.125 if biased else 0.0)
+    assert 0.7 < kept.mean() < 0.8
+    wanted = np.where(kept, 2.5 / 0.75 + 0.125 if biased else 2.0 / 0.75, 0.125 if biased else 0.0)
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
+    assert bits.dtype == np.uint32 and bits.shape == (-(-kept.size // 32),)
+    unpacked = np.unpackbits(bits.view(np.uint8), bitorder="little")
+    assert unpacked[: kept.size].tolist() == kept.reshape(-1).astype(int).tolist()
+    assert not unpacked[kept.size :].any()
+    again, same = made.run(None, given)
+    assert np.array_equal(again, y) and np.array_equal(same, bits)

@@ -29,7 +29,7 @@ def fed(length: int, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
 
 
 def policy(**limits: int) -> Policy:
-    return Policy(Rules(**limits), {})
+    return Policy(Rules(**limits))
 
 
 def run(policy: Policy, feed: dict[str, Any], keys: frozenset[str] = frozenset()) -> Decision:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from torch_ort_session.errors import InputError
+from torch_ort_session.errors import InputError, meant
 from torch_ort_session.ir.ports import Port
 from torch_ort_session.ir.types import describe
 from torch_ort_session.ops.kernel import Value
@@ -113,8 +112,7 @@ def size_of(fed: Mapping[str, Value], where: Iterable[Place]) -> int | None:
 def unknown(option: str, what: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name in the options that the model does not have."""
     listed = sorted(known)
-    close = difflib.get_close_matches(name, listed, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = meant(name, listed)
     shown = ", ".join(map(repr, listed)) or "none"
     return InputError(
         f"{option}: no input has the {what} {name!r}{hint} (there are: {shown})"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from torch_ort_session.errors import InputError
+from torch_ort_session.errors import InputError, meant
 from torch_ort_session.ir.graph import Graph, ValueInfo
 from torch_ort_session.ir.types import OptionalType, TensorType, describe
 from torch_ort_session.runtime.bound import Bound, marks_of, plain, short
@@ -147,8 +146,7 @@ def _find(infos: Iterable[ValueInfo], name: str, kind: str) -> ValueInfo:
     known = {info.name: info for info in infos}
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = meant(name, known)
     listed = ", ".join(map(repr, known)) or "none"
     text = f"the model has no {kind} {name!r}{hint} (its {kind}s: {listed})"
     raise InputError(text, name=name, got=name, expected=listed)

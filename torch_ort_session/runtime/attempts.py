@@ -100,7 +100,7 @@ def record(
             report, blamed = declined.report, declined.quarantine
             lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
         except Exception as error:
-            report, lasting = _breakage(error), False
+            report, lasting = breakage(error), False
         else:
             captured = viewed(captured, policy.counters, verify=machine.verify)
             policy.captured(entry, captured)
@@ -162,7 +162,7 @@ def replayed(
     except SessionError:
         raise
     except Exception as error:
-        policy.retire(entry, _breakage(error))
+        policy.retire(entry, breakage(error))
         if state is not None:
             restore_random(machine.device, state)
         if delivery is not None:
@@ -222,7 +222,7 @@ def _probed(
     return None
 
 
-def _breakage(error: Exception) -> DeclineReport:
+def breakage(error: Exception) -> DeclineReport:
     """Why a recording or a capture broke off."""
     if isinstance(error, Diverged):
         return DeclineReport.of(Reason.DIVERGED, str(error))

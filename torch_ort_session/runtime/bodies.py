@@ -293,7 +293,7 @@ class BodyPolicy(Policy):
     """
 
     def __init__(self, session: Policy) -> None:
-        super().__init__(replace(session.rules, plans=_PLANS, allowed=None, padding=None), {})
+        super().__init__(replace(session.rules, plans=_PLANS, allowed=None, padding=None))
         self.counters, self.learnt = session.counters, session.learnt
         self.last: BodyEntry | None = None
         self.new = self.resting = self.denied = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 import torch.utils.dlpack
 
-from torch_ort_session.errors import InputError
+from torch_ort_session.errors import InputError, meant
 from torch_ort_session.ir.graph import ValueInfo
 from torch_ort_session.ir.types import (
     ElementType,
@@ -44,8 +43,7 @@ def check_names(feed: Mapping[str, object], known: Sequence[str], required: Sequ
     """
     for name in feed:
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = meant(str(name), known)
             listed = ", ".join(repr(item) for item in known) or "none"
             raise InputError(
                 f"the model has no input {name!r}{hint} (its inputs: {listed})",

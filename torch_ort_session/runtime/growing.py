@@ -10,13 +10,13 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.growth import FARTHEST
-from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.report import Reason
 from torch_ort_session.plan.segments import split
 from torch_ort_session.plan.specs import Observation
 from torch_ort_session.plan.steps import NOTHING
 from torch_ort_session.plan.taint import Taint, taint
 from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.attempts import Refused, by_steps, record
+from torch_ort_session.runtime.attempts import Refused, breakage, by_steps, record
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program
@@ -196,9 +196,7 @@ def _make(run: _Run) -> _Made:
             kept.latch()
             policy.count(counters.INELIGIBLE)
         else:
-            policy.retire(
-                entry, DeclineReport.of(Reason.RECORDING, str(error).strip() or type(error).__name__)
-            )
+            policy.retire(entry, breakage(error))
             policy.count(counters.REBUILT)
         return made
     policy.count(counters.GROWN)

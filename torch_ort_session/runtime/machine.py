@@ -60,7 +60,7 @@ class Machine:
 
     def renewed(self) -> Machine:
         """The same, as before its first run."""
-        policy = Policy(self.policy.rules, {})
+        policy = Policy(self.policy.rules)
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
         fresh = replace(self, policy=policy, arena=arena, bodies=bodies)
         return replace(fresh, tracer=Tracer(), memo=Memo(), turns=Turns(self.turns.abandon))

@@ -134,9 +134,9 @@ class Policy:
         children: Policies of bindings; see :meth:`child`.
     """
 
-    def __init__(self, rules: Rules, counted: dict[str, int]) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.counters = {**counters.zeros(), **counted}
+        self.counters = counters.zeros()
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
         self.recent: Entry | None = None
         self.shortcut: Shortcut | None = None
@@ -160,7 +160,7 @@ class Policy:
 
     def child(self) -> Policy:
         """A policy that counts and learns with this one; its entries are its own, and end with it."""
-        made = Policy(self.rules, {})
+        made = Policy(self.rules)
         made.counters, made.learnt = self.counters, self.learnt
         self.children.add(made)
         return made

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops._helpers.gates import Gate, activated
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.onnx.dropout import dropped
 
 
 @kernel("BiasAdd", domain="com.microsoft", since=(1,))
@@ -85,7 +86,7 @@ def bias_dropout(
         residual: Of the shape of ``data``.
         ratio: Probability of an element to be dropped; 0.5 when absent.
         training_mode: Whether to drop; no when absent.
-        seed: Makes the choice repeatable.
+        seed: Makes the choice the same in every run.
         ctx: Tells whether the mask is wanted.
 
     Returns:
@@ -103,12 +104,7 @@ def bias_dropout(
         share = 0.5 if ratio is None else ratio
         if not 0.0 <= share < 1.0:
             raise ValueError(f"The ratio of dropped elements lies in [0, 1), unlike {share}.")
-        generator = None
-        if seed is not None:
-            generator = torch.Generator(y.device)
-            generator.manual_seed(seed)
-        mask = torch.rand(y.shape, generator=generator, device=y.device) >= share
-        y = torch.where(mask, y * (1.0 / (1.0 - share)), torch.zeros_like(y))
+        y, mask = dropped(y, share, seed)
     elif ctx.wants(1):
         mask = torch.ones_like(y, dtype=torch.bool)
     return y if residual is None else y + residual, mask

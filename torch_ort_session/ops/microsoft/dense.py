@@ -5,24 +5,14 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.activations import OF_CONVOLUTIONS, activated
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.conv import conv
 from torch_ort_session.ops.onnx.matmul import gemm
-
-_ACTIVATIONS: dict[str, Callable[[Tensor, list[float]], Tensor]] = {
-    "Relu": lambda y, _: torch.relu(y),
-    "Tanh": lambda y, _: torch.tanh(y),
-    "Sigmoid": lambda y, _: torch.sigmoid(y),
-    "LeakyRelu": lambda y, p: F.leaky_relu(y, p[0] if p else 0.01),
-    "Clip": lambda y, p: torch.clamp(y, p[0], p[1]),
-    "HardSigmoid": lambda y, p: torch.clamp(y * (p[0] if p else 0.2) + (p[1] if p else 0.5), 0.0, 1.0),
-}
 
 
 @kernel("FusedMatMul", domain="com.microsoft", since=(1,))
@@ -100,7 +90,7 @@ def fused_gemm(
     """
     y = gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
     numbers = [n for n in (activation_alpha, activation_beta, activation_gamma) if n is not None]
-    return _activated(y, activation, numbers)
+    return activated(y, activation, OF_CONVOLUTIONS, numbers) if activation else y
 
 
 @kernel("GemmFastGelu", domain="com.microsoft", since=(1,))
@@ -164,15 +154,7 @@ def fused_conv(
     )
     if z is not None:
         y = y + z
-    return _activated(y, activation, activation_params or [])
-
-
-def _activated(y: Tensor, name: str, numbers: list[float]) -> Tensor:
-    if not name:
-        return y
-    if name not in _ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {name!r}.")
-    return _ACTIVATIONS[name](y, numbers)
+    return activated(y, activation, OF_CONVOLUTIONS, activation_params or []) if activation else y
 
 
 def _turned(x: Tensor, last: int, first: int) -> Tensor:

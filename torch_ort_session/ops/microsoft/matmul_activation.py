@@ -5,41 +5,11 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.activations import OF_PRODUCTS, activated
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.microsoft.dense import fused_matmul
-
-_Numbers = tuple[float | None, float | None, float | None]
-
-
-def _or(number: float | None, default: float) -> float:
-    return default if number is None else number
-
-
-_ACTIVATIONS: dict[str, Callable[[Tensor, _Numbers, int], Tensor]] = {
-    "Affine": lambda y, n, _: y * _or(n[0], 1.0) + _or(n[1], 0.0),
-    "Elu": lambda y, n, _: F.elu(y, _or(n[0], 1.0)),
-    "HardSigmoid": lambda y, n, _: torch.clamp(y * _or(n[0], 0.2) + _or(n[1], 0.5), 0.0, 1.0),
-    "LeakyRelu": lambda y, n, _: F.leaky_relu(y, _or(n[0], 0.01)),
-    "LogSoftmax": lambda y, _, axis: torch.log_softmax(y, axis),
-    "Relu": lambda y, *_: torch.relu(y),
-    "ScaledTanh": lambda y, n, _: torch.tanh(y * _or(n[1], 1.0)) * _or(n[0], 1.0),
-    "Selu": lambda y, n, _: (
-        torch.where(y > 0, y, torch.expm1(torch.clamp(y, max=0.0)) * _or(n[0], 1.6732631921768188))
-        * _or(n[1], 1.0507010221481323)
-    ),
-    "Sigmoid": lambda y, *_: torch.sigmoid(y),
-    "Softmax": lambda y, _, axis: torch.softmax(y, axis),
-    "Softplus": lambda y, *_: F.softplus(y, threshold=1e6),
-    "Softsign": lambda y, *_: F.softsign(y),
-    "Tanh": lambda y, *_: torch.tanh(y),
-    "ThresholdedRelu": lambda y, n, _: torch.where(y > _or(n[0], 1.0), y, torch.zeros_like(y)),
-}
 
 
 @kernel("FusedMatMulActivation", domain="com.microsoft", since=(1,))
@@ -79,8 +49,6 @@ def fused_matmul_activation(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
     y = fused_matmul(
         a,
         b,
@@ -91,4 +59,5 @@ def fused_matmul_activation(
         transBatchB=transBatchB,
     )
     numbers = (activation_alpha, activation_beta, activation_gamma)
-    return _ACTIVATIONS[activation](y, numbers, -1 if activation_axis is None else activation_axis)
+    axis = -1 if activation_axis is None else activation_axis
+    return activated(y, activation, OF_PRODUCTS, numbers, axis)

@@ -51,7 +51,7 @@ def dropout(
     """
     if not training_mode:
         return x, torch.ones_like(x, dtype=torch.bool) if ctx.wants(1) else None
-    return _dropped(x, 0.5 if ratio is None else ratio, seed)
+    return dropped(x, 0.5 if ratio is None else ratio, seed)
 
 
 @kernel("Dropout", since=(10,), view_of="x")
@@ -86,11 +86,16 @@ def dropout_legacy(
     """
     if is_test:
         return x, torch.ones_like(x) if ctx.wants(1) else None
-    result, mask = _dropped(x, ratio, None)
+    result, mask = dropped(x, ratio, None)
     return result, mask.to(x.dtype)
 
 
-def _dropped(x: Tensor, ratio: float, seed: int | None) -> tuple[Tensor, Tensor]:
+def dropped(x: Tensor, ratio: float, seed: int | None) -> tuple[Tensor, Tensor]:
+    """A tensor with random elements made 0 and the others scaled up, and a bool mask of those.
+
+    Raises:
+        ValueError: ``ratio`` is not in [0, 1].
+    """
     if not 0.0 <= ratio <= 1.0:
         raise ValueError(f"The ratio of dropped elements is a probability, not {ratio}.")
     drawn = torch.rand(x.shape, device=x.device) if seed is None else seeded_uniform(x.shape, seed, x.device)
