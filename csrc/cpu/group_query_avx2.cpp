@@ -30,6 +30,11 @@ Wide power_of_two(const Wide& x) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(raised, 23))};
 }
 
+void four_sums(const Wide* of, float* sums) {
+  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(of[0].v, of[1].v), _mm256_hadd_ps(of[2].v, of[3].v));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
+}
+
 }  // namespace
 
 #include "tos/group_query_body.h"

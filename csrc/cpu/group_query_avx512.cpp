@@ -34,6 +34,16 @@ Wide power_of_two(const Wide& x) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(raised, 23))};
 }
 
+__m256 folded(const Wide& x) {
+  return _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+}
+
+void four_sums(const Wide* of, float* sums) {
+  const __m256 first = _mm256_hadd_ps(folded(of[0]), folded(of[1]));
+  const __m256 pairs = _mm256_hadd_ps(first, _mm256_hadd_ps(folded(of[2]), folded(of[3])));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
+}
+
 }  // namespace
 
 #include "tos/group_query_body.h"

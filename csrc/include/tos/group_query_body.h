@@ -1,6 +1,7 @@
 // The function of group_query.h. Included once by each file of kernels, behind its lanes: `Wide` names them,
 // `greater` is the greater one of each lane (the second where one is no number), and `power_of_two` raises
-// two to whole numbers from -127 on, of which the first one gives zero. Everything is local to that file.
+// two to whole numbers from -127 on, of which the first one gives zero, and `four_sums` adds the lanes of
+// four. Everything is local to that file.
 #include "tos/load_body.h"
 
 namespace {
@@ -39,8 +40,12 @@ void score_rows(const CacheRows& rows, const CacheQueries& queries, int64_t firs
       for (int i = 0; i < kCount; ++i) part[i] = fused(key, Wide::load(q + i * width + d), part[i]);
     }
     float sum[kCount];
-    TOS_UNROLL
-    for (int i = 0; i < kCount; ++i) sum[i] = part[i].sum();
+    if constexpr (kCount == 4) {
+      four_sums(part, sum);
+    } else {
+      TOS_UNROLL
+      for (int i = 0; i < kCount; ++i) sum[i] = part[i].sum();
+    }
     for (; d < width; ++d) {
       const float key = real_at(kType, rows.keys, at + d);
       for (int i = 0; i < kCount; ++i) sum[i] += key * q[i * width + d];

@@ -143,9 +143,12 @@ def group_query_attention(
             if gives_rows(ctx.node):
                 check_room(past_key, total_sequence_length)
                 return step.y, step.key, step.value, None, step.start
-            present_key = present(past_key, step.key, step.start, total_sequence_length)
-            present_value = present(past_value, step.value, step.start, total_sequence_length)
-            return step.y, present_key, present_value, None
+            both = (past_key, step.key), (past_value, step.value)
+            whole = (
+                present(past, fresh, step.start, total_sequence_length) if ctx.wants(place) else None
+                for place, (past, fresh) in enumerate(both, 1)
+            )
+            return step.y, *whole, None
     q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
     if q_norm_weight is not None and k_norm_weight is not None:
         width = q.shape[3:]
