@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "tos/nbits.h"
 #include "tos/reals.h"
 #include "tos/shares.h"
 #include "tos/weights.h"
@@ -28,43 +29,6 @@ constexpr int64_t kTileBytes = 1 << 15;
 constexpr int64_t kGrain = 1 << 15;
 
 int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-struct Sizes {
-  int64_t count;    // rows of activations
-  int64_t columns;  // K
-  int64_t rows;     // N
-};
-
-// What `a` is multiplied by, checked against the sizes that everything must have.
-QuantizedWeight weight_of(const Sizes& sizes, const at::Tensor& codes, const at::Tensor& scales,
-                          const std::optional<at::Tensor>& zeros, int64_t bits, int64_t block_size) {
-  TORCH_CHECK_VALUE(bits == 2 || bits == 4 || bits == 8, "matmul_nbits: numbers of ", bits, " bits");
-  TORCH_CHECK_VALUE(block_size >= 16 && (block_size & (block_size - 1)) == 0 && block_size <= 1 << 16,
-                    "matmul_nbits: blocks of ", block_size, " numbers");
-  QuantizedWeight weight{};
-  weight.bits = static_cast<int>(bits);
-  weight.blocks = (sizes.columns + block_size - 1) / block_size;
-  weight.block_bytes = block_size * bits / 8;
-  TORCH_CHECK_VALUE(codes.scalar_type() == at::kByte && codes.numel() == sizes.rows * weight.row_bytes(),
-                    "matmul_nbits: the weight is not uint8 of ", sizes.rows, " rows of ", weight.row_bytes(),
-                    " bytes");
-  TORCH_CHECK_VALUE(is_real(scales) && scales.numel() == sizes.rows * weight.blocks,
-                    "matmul_nbits: the scales are not floats for ", sizes.rows, " rows of ", weight.blocks,
-                    " blocks");
-  weight.codes = codes.const_data_ptr<uint8_t>();
-  weight.scales = scales.const_data_ptr();
-  weight.scale_type = real_type(scales);
-  if (zeros.has_value()) {
-    weight.packed_zeros = zeros->scalar_type() == at::kByte;
-    const int64_t each = weight.packed_zeros ? weight.zero_bytes() : weight.blocks;
-    TORCH_CHECK_VALUE((weight.packed_zeros || is_real(*zeros)) && zeros->numel() == sizes.rows * each,
-                      "matmul_nbits: the zero points are neither floats for ", sizes.rows, " rows of ",
-                      weight.blocks, " blocks nor packed bytes for them");
-    weight.zeros = zeros->const_data_ptr();
-    if (!weight.packed_zeros) weight.zero_type = real_type(*zeros);
-  }
-  return weight;
-}
 
 // Activations in memory of their own.
 struct Arranged {
@@ -99,7 +63,7 @@ struct Arranged {
 
 // y[count, rows] from the weight itself.
 void multiply_few(const WeightKernels& kernels, const QuantizedWeight& weight, const Arranged& x,
-                  const Sizes& sizes, float* y) {
+                  const NbitsSizes& sizes, float* y) {
   const int64_t tile = rounded_up(std::max<int64_t>(kTileBytes / weight.row_bytes(), 1), kTogether);
   const int64_t bytes = sizes.rows * weight.row_bytes();
   const int64_t each = rounded_up(share_of(bytes) / weight.row_bytes() + 1, kTogether);
@@ -119,7 +83,7 @@ void multiply_few(const WeightKernels& kernels, const QuantizedWeight& weight, c
 
 // y[count, rows] strip by strip of the unpacked weight.
 void multiply_many(const WeightKernels& kernels, const QuantizedWeight& weight, const Arranged& x,
-                   const Sizes& sizes, const at::Tensor& y) {
+                   const NbitsSizes& sizes, const at::Tensor& y) {
   const int64_t width = x.rows.width;
   const int64_t most = std::min(std::max<int64_t>(kStrip / width, 1), sizes.rows);
   const int64_t grain = std::max<int64_t>(kGrain / width, 1);
@@ -136,7 +100,7 @@ void multiply_many(const WeightKernels& kernels, const QuantizedWeight& weight, 
 }
 
 // y = product + bias, rounded to what y holds.
-void deliver(const at::Tensor& product, const std::optional<at::Tensor>& bias, const Sizes& sizes,
+void deliver(const at::Tensor& product, const std::optional<at::Tensor>& bias, const NbitsSizes& sizes,
              const at::Tensor& y) {
   const float* from = product.const_data_ptr<float>();
   std::vector<float> extra(static_cast<size_t>(sizes.rows), 0.0f);
@@ -161,12 +125,12 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
                     "matmul_nbits: the bias is not floats for ", rows, " rows");
   const WeightKernels& kernels = kernels_for(instructions);
   const int64_t columns = a.size(-1);
-  const Sizes sizes{columns == 0 ? 0 : a.numel() / columns, columns, rows};
+  const NbitsSizes sizes{columns == 0 ? 0 : a.numel() / columns, columns, rows};
   TORCH_CHECK_VALUE(columns > 0, "matmul_nbits: the first factor has no columns");
   const at::Tensor dense = a.contiguous(), packed = codes.contiguous(), scale = scales.contiguous();
   const auto zeros = zero_points.has_value() ? std::optional(zero_points->contiguous()) : std::nullopt;
   const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
-  const QuantizedWeight weight = weight_of(sizes, packed, scale, zeros, bits, block_size);
+  const QuantizedWeight weight = nbits_weight(sizes, packed, scale, zeros, bits, block_size);
 
   std::vector<int64_t> shape = a.sizes().vec();
   shape.back() = rows;

@@ -97,6 +97,31 @@ int64_t gqa_parts_of(const GqaDecode& step);
 void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scratch, const Report& report,
                        cudaStream_t stream);
 
+// Addresses of a weight of 4 or 8 bits, whose scales, and zero points that are not packed, are of one type;
+// see NbitsWeight in matmul_nbits.cuh.
+struct NbitsAddresses {
+  const uint8_t* codes;
+  const void* scales;
+  const void* zeros;
+  bool packed_zeros;
+  int bits;
+  int64_t rows;
+  int64_t columns;
+  int64_t blocks;
+  int64_t block_size;
+};
+
+// Rows that are multiplied by it, at least one; `bias` may be nullptr.
+struct NbitsRows {
+  const void* x;
+  const void* bias;
+  void* y;
+  int64_t count;
+};
+
+void launch_matmul_nbits(Real type, const NbitsAddresses& weight, const NbitsRows& rows, cudaStream_t stream);
+void launch_nbits_floats(Real type, const NbitsAddresses& weight, void* out, cudaStream_t stream);
+
 // See cache_appended.cuh.
 void launch_cache_append(const CacheAppend* caches, int64_t count, const int32_t* word, cudaStream_t stream);
 

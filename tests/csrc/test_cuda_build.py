@@ -21,7 +21,15 @@ from torch_ort_session.runtime.readiness import BackendReport, Extension, Native
 needs_extension = pytest.mark.skipif(
     not native.status().usable, reason=f"native ops: {native.status().reason}"
 )
-ON_CUDA = {"activate", "cache_appended", "check_index", "gqa_decode", "rotary", "skip_rms_norm"}
+ON_CUDA = {
+    "activate",
+    "cache_appended",
+    "check_index",
+    "gqa_decode",
+    "matmul_nbits",
+    "rotary",
+    "skip_rms_norm",
+}
 """The ops with a CUDA kernel, each of which has a body in `csrc/cuda` that runs emulated in tests."""
 
 
