@@ -29,10 +29,14 @@ from typing import Any
 
 import agreement
 import harness
+import nodewise
 import numpy as np
 from exported_recipes import RECIPES, Recipe
 
 Feed = tuple[dict[str, Any], dict[str, Any]]
+
+NODE_TOLERANCE = 1e-5
+"""Of what a node makes of the same inputs, where nodes are compared alone."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,11 @@ def measure(name: str, opset: int, place: Path, seconds: float) -> Row:
     if theirs is not None and missing:
         note = f"onnxruntime cannot run {len(missing)} of {len(feeds)} feeds"
     judge = "onnxruntime" if "onnxruntime" in worst else "module"
+    reason = worst[judge].reason and f"against {judge}: {worst[judge].reason}"
+    if recipe.nodes and theirs is not None:
+        alone = nodewise.summarise(nodewise.compare(path, feeds[0][0], NODE_TOLERANCE))
+        reason = reason or (alone.reason and f"nodes alone: {alone.reason}")
+        note = note or f"nodes alone: {alone.error:.1e} of onnxruntime's"
     times = None
     if theirs is not None and not missing:
         inputs = feeds[0][0]
@@ -141,7 +150,7 @@ def measure(name: str, opset: int, place: Path, seconds: float) -> Row:
     return Row(
         name,
         opset,
-        worst[judge].reason and f"against {judge}: {worst[judge].reason}",
+        reason,
         worst.get("onnxruntime"),
         worst.get("module"),
         regions,

@@ -48,6 +48,8 @@ class Recipe:
         refused: Those of them that the exporter cannot produce, with words of its error that say why.
         after: What onnxruntime's tools make of the exported model.
         tolerance: The largest error, relative to the largest magnitude of an output.
+        nodes: Whether each node is compared alone too, on the inputs that onnxruntime gives it: for models
+            that amplify rounding, whose outputs say little.
     """
 
     build: str
@@ -58,6 +60,7 @@ class Recipe:
     refused: Mapping[int, str] = field(default_factory=dict)
     after: str = ""
     tolerance: float = 1e-4
+    nodes: bool = False
 
     def make(self) -> Made:
         """The module, with the same weights and inputs every time."""
@@ -156,6 +159,7 @@ RECIPES: dict[str, Recipe] = {
     "spectrum": Recipe("exported_small:spectrum"),
     "cond": Recipe("exported_small:conditional"),
     "scan": Recipe("exported_small:scanned"),
+    # The exporter makes inference nodes of it, though the program that it converts has batch statistics.
     "trained-norm": Recipe("exported_small:trained_norm"),
     "trained-norm-torchscript": Recipe(
         "exported_small:trained_norm", exporter="torchscript", opsets=TORCHSCRIPT
@@ -165,8 +169,15 @@ RECIPES: dict[str, Recipe] = {
     "cnn-qoperator": Recipe("exported_small:cnn", after="qoperator", opsets=(18, 21), tolerance=2e-2),
     "cnn-dynamic": Recipe("exported_small:cnn", after="dynamic", opsets=(18, 21), tolerance=2e-2),
     "cnn-half": Recipe("exported_small:cnn", after="half", opsets=(18, 21, 23), tolerance=1e-2),
-    # Where a sum lies between two steps, another order of adding takes the other one, and a layer later more.
-    "bert-qdq": Recipe("exported_text:bert", after="qdq", opsets=(18, 21), tolerance=1e-1, **_TEXT),
+    # Outputs are up to 7e-2 from onnxruntime's, with and without its optimisations, by ties alone. At opset
+    # 21 the first value that differs is one of 4096 that QuantizeLinear makes of the first layer's second
+    # product: factors are the same bits, the exact product is 26.50005 steps, ours is 26.49999,
+    # onnxruntime's 26.50002, the magnitudes of its 256 terms add up to 283 steps, and both err by up to
+    # 8e-5. At opset 18 the first are two of 12672, 3e-5 from -64.5 and -44.5 steps. What follows makes more
+    # of it, so nodes are judged as well.
+    "bert-qdq": Recipe(
+        "exported_text:bert", after="qdq", opsets=(18, 21), tolerance=1e-1, nodes=True, **_TEXT
+    ),
     "bert-qoperator": Recipe(
         "exported_text:bert", after="qoperator", opsets=(18, 21), tolerance=1e-1, **_TEXT
     ),

@@ -8,8 +8,10 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import agreement
 import exported
 import exported_make
+import nodewise
 import pytest
 from exported_recipes import RECIPES, Made
 
@@ -105,3 +107,16 @@ def test_a_model_of_another_opset_is_no_export(tmp_path: Path, monkeypatch: pyte
     told = json.loads((tmp_path / "cnn-opset18" / "failed.json").read_text())
     assert told["error"] == "ValueError: the exporter wrote opset 17"
     assert not (tmp_path / "cnn-opset18" / "model.onnx").exists()
+
+
+def test_each_node_alone_is_judged_where_a_recipe_says_so(
+    run: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "cnn-torchscript"
+    monkeypatch.setitem(RECIPES, name, dataclasses.replace(RECIPES[name], nodes=True))
+    row = run(name, 18)
+    assert row.reason == ""
+    assert row.note.startswith("nodes alone: ")
+    wrong = nodewise.NodeError("first", "Conv", agreement.Agreement(0.5, 0, "y: error 0.5 is above 1e-05"))
+    monkeypatch.setattr(nodewise, "compare", lambda *_: [wrong])
+    assert run(name, 18).reason == "nodes alone: Conv 'first': y: error 0.5 is above 1e-05"
