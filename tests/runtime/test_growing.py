@@ -15,9 +15,10 @@ from textmodel import model
 import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
-from torch_ort_session.plan.report import Reason
+from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured
+from torch_ort_session.runtime.policy import Policy
 from torch_ort_session.runtime.recording import Diverged
 
 Feed = dict[str, torch.Tensor]
@@ -242,26 +243,36 @@ def test_m14_a_dim_wrongly_taken_to_stay_is_told_and_recorded_no_more() -> None:
     )
 
 
-FAILURES: dict[str, Callable[[], Exception]] = {
-    "diverged": lambda: Diverged("aten::add", 0, "size"),
-    "broken": lambda: RuntimeError("broken"),
+FAILURES: dict[Reason, Callable[[], Exception]] = {
+    Reason.DIVERGED: lambda: Diverged("aten::add", 0, "size"),
+    Reason.RECORDING: lambda: RuntimeError("broken"),
+    Reason.MEMORY: lambda: torch.OutOfMemoryError("no more"),
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("reason", FAILURES)
 def test_m14_a_recording_that_fails_is_retired_and_costs_no_result(
-    name: str, proto: Any, monkeypatch: pytest.MonkeyPatch
+    reason: Reason, proto: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, eager = both(proto)
     feed = run(session, eager, first_feed(SIZE, past=5), 12)
     stage = next(stage for stage in captured(session).stages if stage.recording is not None)
 
     def fail(_: object) -> None:
-        raise FAILURES[name]()
+        raise FAILURES[reason]()
 
+    told: list[Reason] = []
+    retire = Policy.retire
+
+    def seen(self: Policy, entry: Any, report: DeclineReport) -> None:
+        told.extend(row.reason for row in report.rows)
+        retire(self, entry, report)
+
+    monkeypatch.setattr(Policy, "retire", seen)
     monkeypatch.setattr(type(stage.recording), "replay", fail)
     feed = run(session, eager, feed, 1)
     monkeypatch.undo()
+    assert told == [reason]
     assert session.stats()[counters.RETIREMENTS] == 1 and growth(session)["captures"] == 1
     run(session, eager, feed, 5)
     assert growth(session)["captures"] == 2 and "ineligible" not in growth(session)
