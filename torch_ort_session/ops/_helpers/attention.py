@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.decode_step import one_query
+
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, L, heads * D] as [B, heads, L, D], a view.
@@ -95,6 +97,9 @@ def fused(
         causal: Whether query ``i`` sees no key after ``i``; excludes a mask.
         scale: Factor of the scores; None is ``1 / sqrt(D)``.
     """
+    alone = None if causal else one_query(q, k, v, mask, scale)
+    if alone is not None:
+        return alone
     if q.dtype is torch.float16 and q.device.type == "cpu":
         # As fast there in float32, and rounded once.
         if mask is not None and mask.dtype is torch.float16:
