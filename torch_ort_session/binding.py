@@ -112,8 +112,8 @@ class Binding:
     ) -> None:
         """Attach a tensor that is an input and, after the run, what the model made of it.
 
-        With a ``capacity_dim``, a ``present`` that the model makes by putting entries behind ``past`` is
-        written in its new part only; any other is copied whole after the run.
+        Of a ``present`` that is ``past`` with entries behind it (with a ``capacity_dim``) and of a cache that
+        GroupQueryAttention keeps (without one) only the new part is written; others are copied whole.
 
         Args:
             past: The input that reads it.

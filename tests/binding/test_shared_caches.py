@@ -23,19 +23,39 @@ HIDDEN = HEADS * WIDTH
 KINDS = {"float": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
 
 
-def decoder(kind: str = "float", extra: bool = False, **attributes: Any) -> onnx.ModelProto:
-    """Layers of attention; `extra` gives a cache as a further output as well."""
+def decoder(
+    kind: str = "float", extra: bool = False, masked: bool = False, **attributes: Any
+) -> onnx.ModelProto:
+    """Layers of attention.
+
+    Args:
+        kind: Of the caches.
+        extra: Whether a cache is given as a further output as well.
+        masked: Whether a mask tells the lengths, as models of onnxruntime-genai have it.
+        attributes: Of the attention.
+    """
     floats = TensorProto.FLOAT16 if kind == "float16" else TensorProto.FLOAT
     random = np.random.default_rng(0)
     cache = ["batch", GROUPS, "room", WIDTH]
     weights, nodes = {}, []
     inputs = [
         helper.make_tensor_value_info("x", floats, ["batch", "length", HIDDEN]),
-        helper.make_tensor_value_info("last", TensorProto.INT32, ["batch"]),
-        helper.make_tensor_value_info("total", TensorProto.INT32, []),
         helper.make_tensor_value_info("picked", TensorProto.INT64, [1]),
     ]
     weights["words"] = random.standard_normal((3, HIDDEN))
+    if masked:
+        inputs.append(helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "total"]))
+        nodes += [
+            helper.make_node("ReduceSum", ["mask", "one"], ["count"], keepdims=0),
+            helper.make_node("Sub", ["count", "one"], ["ends"]),
+            helper.make_node("Cast", ["ends"], ["last"], to=TensorProto.INT32),
+            helper.make_node("Shape", ["mask"], ["width"], start=1),
+            helper.make_node("Squeeze", ["width"], ["most"]),
+            helper.make_node("Cast", ["most"], ["total"], to=TensorProto.INT32),
+        ]
+    else:
+        inputs.append(helper.make_tensor_value_info("last", TensorProto.INT32, ["batch"]))
+        inputs.append(helper.make_tensor_value_info("total", TensorProto.INT32, []))
     nodes.append(helper.make_node("Gather", ["words", "picked"], ["word"]))
     nodes.append(helper.make_node("Add", ["x", "word"], ["x0"]))
     outputs = []
@@ -80,7 +100,7 @@ def decoder(kind: str = "float", extra: bool = False, **attributes: Any) -> onnx
     if extra:
         nodes.append(helper.make_node("Identity", ["present.0.k"], ["seen"]))
         outputs.append(helper.make_tensor_value_info("seen", KINDS[kind], cache))
-    made = []
+    made = [onnx.numpy_helper.from_array(np.ones(1, np.int64), "one")]
     for name, value in weights.items():
         typed = value.astype(np.float16 if kind == "float16" else np.float32)
         made.append(onnx.numpy_helper.from_array(typed, name))
@@ -92,8 +112,8 @@ def decoder(kind: str = "float", extra: bool = False, **attributes: Any) -> onnx
 class Bound:
     """Its caches bound, and the same model with caches fed and given."""
 
-    def __init__(self, kind: str = "float", batch: int = 2, **options: Any) -> None:
-        self.proto = decoder(kind)
+    def __init__(self, kind: str = "float", batch: int = 2, masked: bool = False, **options: Any) -> None:
+        self.proto = decoder(kind, masked=masked)
         self.session = tos.load(self.proto, options=tos.Options(**options))
         self.plain = tos.load(self.proto, options=tos.Options(capture="off"))
         self.binding = self.session.bind()
@@ -142,6 +162,19 @@ def test_a_prompt_and_tokens_leave_what_copies_of_the_caches_would(kind: str, ca
     if capture == "auto":
         assert counted(one.session, "replays")[0] >= 3
     one.step(one.feed(2, [12, 10]))
+
+
+def test_a_mask_that_grows_beside_caches_that_do_not() -> None:
+    one = Bound(masked=True)
+    for total in range(1, ROOM + 1):
+        given = one.feed(1, [total, max(1, total - 2)])
+        mask = (torch.arange(total) <= given.pop("last")[:, None]).to(torch.int64)
+        del given["total"]
+        one.binding.run({**given, "mask": mask})
+        *fed, y = one.plain.run(None, {**given, "mask": mask, **one.fed})
+        one.fed = dict(zip(one.fed, fed, strict=True))
+        torch.testing.assert_close(one.binding.read(f"x{LAYERS}"), y)
+        one.agree(mask.sum(1))
 
 
 def test_only_rows_are_delivered() -> None:

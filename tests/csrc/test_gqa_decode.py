@@ -222,6 +222,24 @@ def test_torch_compile_goes_through() -> None:
     torch.testing.assert_close(compiled(one.query, one.last), run(one.query, one.last))
 
 
+def test_torch_export_goes_through() -> None:
+    one = step(0, torch.float32, heads=4, groups=2, width=8, capacity=9)
+
+    class Attends(torch.nn.Module):
+        def forward(self, query: Tensor, past: Tensor) -> Tensor:
+            given = one._replace(query=query, past_key=past, past_value=past, total=past.shape[2])
+            y, key, _, start = OPS.gqa_decode.default(*given.arguments(), 0, None)
+            return y.sum() + OPS.cache_appended.default(past, key, start, past.shape[2])
+
+    room = torch.export.Dim("room", min=9, max=64)
+    program = torch.export.export(
+        Attends(), (one.query, one.past_key), dynamic_shapes={"query": None, "past": {2: room}}
+    )
+    longer = torch.cat((one.past_key, one.past_key), 2)
+    want = Attends()(one.query, longer)
+    torch.testing.assert_close(program.module()(one.query, longer), want)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     one = step(0, torch.float32, heads=4, groups=2, width=8, capacity=9)
     assert message(ValueError, lambda: attend(one._replace(heads=3))) == (
