@@ -1,4 +1,4 @@
-"""M23, routes: how often mixtures chose each expert, told once a run, where the run is asked about its data."""
+"""M23, routes: how often mixtures chose each expert, told once a run, where it is asked about its data."""
 
 from __future__ import annotations
 
