@@ -96,7 +96,7 @@ def step(
         total,
         angles.cos().to(dtype) if turned else None,
         angles.sin().to(dtype) if turned else None,
-        torch.randint(-3, capacity, (batch, length), generator=random) if turned and positions else None,
+        torch.randint(capacity, (batch, length), generator=random) if turned and positions else None,
         made(1, heads, length, total + 2) if bias else None,
         made(heads) if sink else None,
         heads,

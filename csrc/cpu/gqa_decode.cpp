@@ -87,9 +87,9 @@ class Decoder {
       for (int64_t l = 0; l < step_.length && step_.angles != 0; ++l) {
         int64_t bad = 0;
         const int64_t wanted = gqa_angle(step_, place, b, l);
-        angles_[static_cast<size_t>(b * step_.length + l)] = safe_index(wanted, step_.positions, bad);
+        angles_[static_cast<size_t>(b * step_.length + l)] = Within{0, step_.positions - 1}.safe(wanted, bad);
         if (bad != 0 && place.good && word != nullptr) {
-          word::note(word, word::kIndexOutOfRange, node, wanted, -step_.positions, step_.positions - 1, 1);
+          word::note(word, word::kIndexOutOfRange, node, wanted, 0, step_.positions - 1, 1);
         }
       }
     }

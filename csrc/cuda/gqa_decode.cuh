@@ -60,10 +60,9 @@ __device__ __forceinline__ int64_t gqa_turn(const GqaDecode& step, const GqaPlac
   if (step.angles == 0) return 0;
   int64_t bad = 0;
   const int64_t wanted = gqa_angle(step, place, b, l);
-  const int64_t safe = safe_index(wanted, step.positions, bad);
+  const int64_t safe = Within{0, step.positions - 1}.safe(wanted, bad);
   if (bad != 0 && place.good && tell != nullptr && tell->word != nullptr) {
-    note_from_thread(tell->word, word::kIndexOutOfRange, tell->node, wanted, -step.positions,
-                     step.positions - 1, 1);
+    note_from_thread(tell->word, word::kIndexOutOfRange, tell->node, wanted, 0, step.positions - 1, 1);
   }
   return safe;
 }

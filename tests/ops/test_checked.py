@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import cases
 import numpy as np
 import pytest
 import torch
-from opcase import OpCase
+from opcase import Fixed, OpCase, const
 from runtime.capturelab import counted
 
 import torch_ort_session as tos
@@ -20,12 +21,31 @@ from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.runtime.faults import TOLD
 from torch_ort_session.runtime.validation import PLAIN, ValidationWord
 
+MS = "com.microsoft"
 CASES: list[OpCase] = [
     case
     for info in pkgutil.iter_modules(cases.__path__)
     for case in importlib.import_module(f"cases.{info.name}").CASES
 ]
-MS = "com.microsoft"
+
+
+def also(op: str, id: str | None, **inputs: Fixed) -> OpCase:
+    """A case with inputs ``x<number>`` that it had not, under the id ``also``."""
+    known = next(case for case in CASES if case.op == op and case.id == id)
+    given = list(known.inputs)
+    for name, value in inputs.items():
+        place = int(name[1:])
+        given += [None] * (place + 1 - len(given))
+        given[place] = value
+    return dataclasses.replace(known, inputs=given, id="also")
+
+
+CASES += [
+    also("MatMulNBits", "four", x4=const([0] * 32 + [1] * 32, "int32")),
+    also("DynamicQuantizeLSTM", None, x4=const([1, 2], "int32")),
+    also("GroupQueryAttention", "rotary", x9=const([[5], [4]], "int64")),
+    also("GroupQueryAttention", "past", x16=const([2], "int32")),
+]
 Bounds = tuple[int, int] | None
 
 
@@ -139,6 +159,12 @@ ROWS = [
     Bad("GroupQueryAttention", 5, 3, POSITION, (0, 2), MS),
     Bad("GroupQueryAttention", 5, -1, POSITION, (0, 2), MS),
     Bad("GroupQueryAttention", 5, 99, POSITION, (0, 4), MS, id="buffer"),
+    Bad("GroupQueryAttention", 9, 12, INDEX, (0, 11), MS, id="also"),
+    Bad("GroupQueryAttention", 9, -1, INDEX, (0, 11), MS, id="also"),
+    Bad("GroupQueryAttention", 16, 4, LENGTH, (0, 3), MS, id="also"),
+    Bad("MatMulNBits", 4, 2, INDEX, (0, 1), MS, id="also"),
+    Bad("MatMulNBits", 4, -1, INDEX, (0, 1), MS, id="also"),
+    Bad("DynamicQuantizeLSTM", 4, -1, LENGTH, (0, 5), MS, id="also"),
     Bad("SparseAttention", 8, 49, POSITION, (0, 47), MS, id="decode", told=48),
     Bad("SparseAttention", 8, 0, POSITION, (0, 47), MS, id="decode", told=-1),
     Bad("PagedAttention", 5, 8, LENGTH, (0, 7), MS),

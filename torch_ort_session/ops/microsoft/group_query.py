@@ -22,10 +22,9 @@ from torch_ort_session.ops._helpers.attention import (
     weighted,
 )
 from torch_ort_session.ops._helpers.cache_rows import check_room, gives_rows
-from torch_ort_session.ops._helpers.checks import check_lengths, check_range
+from torch_ort_session.ops._helpers.checks import check_lengths, check_places, check_range
 from torch_ort_session.ops._helpers.decode_step import Attending, Tables, Weighing, decode_step, present
 from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.index import check_index
 from torch_ort_session.ops._helpers.kv_cache import (
     Stored,
     Window,
@@ -171,7 +170,7 @@ def group_query_attention(
     if tables is not None:
         if position_ids is None:
             position_ids = before.unsqueeze(1) + torch.arange(length, device=q.device)
-        position_ids = check_index(position_ids, tables.cos.shape[0], ctx)
+        position_ids = check_places(position_ids, tables.cos.shape[0], Flag.INDEX, ctx)
         cos, sin = tables.cos[position_ids].unsqueeze(1), tables.sin[position_ids].unsqueeze(1)
         q = rotate(q, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
         k = rotate(k, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.nibbles import unpacked
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -73,7 +74,7 @@ def matmul_nbits(
     if weight_prepacked:
         raise ValueError("weights packed for one device are not supported.")
     sizes = Sizes(N, K, bits, block_size)
-    order = None if g_idx is None or not b.numel() else check_index(g_idx[:K], sizes.blocks, ctx)
+    order = None if g_idx is None or not b.numel() else check_places(g_idx[:K], sizes.blocks, Flag.INDEX, ctx)
     return product(a, b, scales, sizes, zero_points, bias, order, accuracy_level)
 
 
