@@ -55,4 +55,6 @@ def emptied(tensor: torch.Tensor) -> bool:
     """
     if not tensor.numel() or tensor.is_meta or not torch._C._has_storage(tensor):
         return False
-    return not tensor.untyped_storage().nbytes()
+    nbytes = tensor.untyped_storage().nbytes()
+    # While torch.export traces it is no number, and asking would take part in the trace.
+    return isinstance(nbytes, int) and not nbytes
