@@ -38,7 +38,7 @@ def giving_rows(node: Node) -> Node:
 
 def gives_rows(node: Node) -> bool:
     """Whether a node is one that :func:`giving_rows` made."""
-    return node.outputs[_PLACE:] == (node.outputs[_PRESENT[0]] + _START,)
+    return len(node.outputs) > _PLACE and node.outputs[_PLACE] == node.outputs[_PRESENT[0]] + _START
 
 
 def check_room(past: Tensor, total: int) -> None:
