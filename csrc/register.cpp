@@ -65,6 +65,9 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "activate.out(Tensor x, Tensor? up, Tensor? bias, int kind, bool halves, float alpha, float beta, "
       "float limit, bool rounded, int instructions=-1, *, Tensor(a!) out) -> Tensor(a!)");
   m.def(
+      "sample_token(Tensor scores, Tensor(a!) state, float temperature, int top_k, float top_p, int keep, "
+      "bool closed) -> Tensor");
+  m.def(
       "rotary(Tensor x, Tensor cos, Tensor sin, Tensor? positions, int heads, bool interleaved, int node, "
       "Tensor(a!)? word, int instructions=-1) -> Tensor");
   m.def(

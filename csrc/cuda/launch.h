@@ -9,6 +9,7 @@
 #include "tos/cache_append.h"
 #include "tos/check_index.h"
 #include "tos/gqa_decode.h"
+#include "tos/sample.h"
 #include "tos/strides.h"
 #include "tos/word.h"
 
@@ -145,5 +146,9 @@ struct ActivatedRows {
 
 // There is at least one row of at least one element.
 void launch_activate(Real type, const ActivatedRows& rows, cudaStream_t stream);
+
+// See sample_token.cuh. There is at least one row.
+void launch_sample_token(Real type, const void* scores, int64_t* state, int64_t* token, int64_t rows,
+                         int64_t size, const SampleRules& rules, cudaStream_t stream);
 
 }  // namespace tos::cuda

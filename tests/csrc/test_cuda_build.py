@@ -28,6 +28,7 @@ ON_CUDA = {
     "gqa_decode",
     "matmul_nbits",
     "rotary",
+    "sample_token",
     "skip_rms_norm",
 }
 """The ops with a CUDA kernel, each of which has a body in `csrc/cuda` that runs emulated in tests."""

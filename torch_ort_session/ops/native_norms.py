@@ -21,6 +21,8 @@ def describe(known: Callable[[str], bool]) -> None:
         torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
     if known("activate"):
         torch.library.register_fake("torch_ort_session::activate", _activate)
+    if known("sample_token"):
+        torch.library.register_fake("torch_ort_session::sample_token", _sample_token)
     if known("rotary"):
         torch.library.register_fake("torch_ort_session::rotary", _rotary)
 
@@ -67,3 +69,9 @@ def _activate(
     instructions: int = -1,
 ) -> Tensor:
     return x.new_empty((*x.shape[:-1], x.shape[-1] // 2) if halves else x.shape)
+
+
+def _sample_token(
+    scores: Tensor, state: Tensor, temperature: float, top_k: int, top_p: float, keep: int, closed: bool
+) -> Tensor:
+    return scores.new_empty(scores.shape[:1], dtype=torch.int64)

@@ -5,15 +5,22 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.checks import check_each, looks_at_floats
 from torch_ort_session.ops._helpers.decoder_bodies import Search
+from torch_ort_session.ops._helpers.drawing import drawn_tokens
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.token_loop import run_tokens
 from torch_ort_session.ops._helpers.token_scores import ScoreRules
 from torch_ort_session.ops.kernel import KernelContext, kernel
+
+_NOTHING = -1e19
+"""A score from which down a token is never drawn, whatever the others are."""
 
 
 @kernel(
@@ -67,7 +74,7 @@ def sampling(
         prefix_vocab_mask: int32 [B, V], 0 for what is barred as the first new token.
         attention_mask: int32 [B, S], 1 for what is in sight; None takes all but padding.
         presence_mask: int32 [B, V], how often ``presence_penalty`` is taken off a score.
-        seed: Seed; None takes torch's own generator.
+        seed: Seed; None takes one from torch's own generator.
         custom: Which tokens are left out, see above.
         decoder_start_token_id: What texts start with after an encoder.
         eos_token_id: The token that ends a text.
@@ -103,17 +110,35 @@ def sampling(
         temperature=temperature,
         presence=penalty,
     )
-    generator = None if seed is None else torch.Generator(input_ids.device).manual_seed(seed)
+    # Where nothing comes behind the temperature, and nobody reads the scores, it is part of the draw.
+    inside = penalty is None and not ctx.wants(1) and temperature > 0
+    rules = replace(rules, temperature=1.0) if inside else rules
+    device = input_ids.device
+    if seed is None:
+        state = torch.randint(2**63 - 1, (2,), device=device)
+    else:
+        state = torch.tensor([seed, 0], device=device)
     drawn_by: list[Tensor] = []
+    keep = 1 if custom else max(min_tokens_to_keep, 1)
 
     def draw(scores: Tensor) -> Tensor:
-        left = scores.masked_fill(left_out(scores, top_p, custom != 0, min_tokens_to_keep), filter_value)
-        drawn_by[:] = [left]
-        chances = torch.softmax(left.detach(), 1)
-        good = chances.isfinite().all(1, keepdim=True)
-        if check_each(good, Flag.DISTRIBUTION, ctx):
-            chances = torch.where(good, chances, 1.0)
-        return torch.multinomial(chances, 1, generator=generator).squeeze(1)
+        scores, share = scores.detach(), top_p
+        if ctx.wants(1) or filter_value > _NOTHING:
+            scores = scores.masked_fill(left_out(scores, top_p, custom != 0, keep), filter_value)
+            share = math.inf
+            drawn_by[:] = [scores]
+        token = drawn_tokens(
+            scores,
+            state,
+            temperature=temperature if inside else 1.0,
+            top_p=share,
+            keep=keep,
+            closed=custom != 0,
+        )
+        good = token >= 0
+        if not check_each(good, Flag.DISTRIBUTION, ctx) and token.is_cpu:
+            torch._assert_async(good.all(), "scores that are not finite leave nothing to draw")
+        return token.clamp_min(0)
 
     search = Search(
         input_ids,
