@@ -51,7 +51,8 @@ at::Tensor cache_appended(const at::Tensor& past, const at::Tensor& fresh, const
   check_appended({made}, {fresh}, {start}, std::nullopt);
   if (made.numel() == 0) return made;
   const CacheAppend one = append_of(made, fresh, start);
-  const CacheAppend old = append_of(past, fresh, start);
+  const at::Tensor held = dense_rows(past) ? past : past.contiguous();
+  const CacheAppend old = append_of(held, fresh, start);
   at::parallel_for(0, one.batch * one.groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t pair = begin; pair < end; ++pair) {
       char* to = static_cast<char*>(one.cache) + pair * one.cache_head;

@@ -238,6 +238,7 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
   int32_t* noted = gqa_word(word, query);
   GqaResult made;
   const GqaDecode step = gqa_step(given, made);
+  if (step.batch == 0) return made;
   const AttendRows attend = attend_rows_for(instructions);
   int64_t* start = std::get<3>(made).mutable_data_ptr<int64_t>();
   with_reals(query, [&](const auto* typed) {

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -54,8 +55,9 @@ void select(const Value* from, int64_t size, int64_t step, std::vector<Entry<Val
 
 template <typename Value, bool largest>
 void select_all(const at::Tensor& x, int64_t axis, int64_t k, int64_t* to) {
-  const int64_t size = x.size(axis), step = x.stride(axis);
-  const int64_t rows = x.numel() / size, inner = step, outer = size * step;
+  // By the sizes: an axis of one entry may have any stride.
+  const int64_t size = x.size(axis), inner = c10::multiply_integers(x.sizes().slice(axis + 1));
+  const int64_t rows = x.numel() / size, step = inner, outer = size * step;
   const Value* from = x.const_data_ptr<Value>();
   const int64_t grain = std::max<int64_t>(1, 32768 / size);
   at::parallel_for(0, rows, grain, [&](int64_t first, int64_t last) {

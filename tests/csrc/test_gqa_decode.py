@@ -256,3 +256,38 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="gqa_decode: "):
             attend(wrong)
+
+
+def test_no_sample_gives_nothing() -> None:
+    one = step(0, torch.float32, heads=4, groups=2, width=8, capacity=9, batch=1)
+    names = ("query", "key", "value", "past_key", "past_value", "last")
+    none = one._replace(**{name: getattr(one, name)[:0] for name in names})
+    assert [list(part.shape) for part in attend(none)] == [[0, 1, 32], [0, 2, 1, 8], [0, 2, 1, 8], [0]]
+
+
+def test_a_bias_reaches_as_far_as_the_new_rows() -> None:
+    one = step(0, torch.float32, heads=4, groups=2, width=8, capacity=9, length=3, bias=True)
+    assert one.bias is not None
+    one.last.fill_(-1)
+    with pytest.raises(ValueError, match="gqa_decode: the bias does not fit"):
+        attend(one._replace(total=0, bias=one.bias[..., :2]))
+    assert attend(one._replace(total=0, bias=one.bias[..., :3]))[3].tolist() == [-1, -1]
+
+
+def test_heads_of_one_feature_have_no_step_to_a_next() -> None:
+    one = step(4, torch.float32, heads=1, groups=1, width=1, capacity=40)
+    names = ("query", "key", "value", "past_key", "past_value")
+    far = {name: torch.stack([getattr(one, name)] * 3, -1)[..., 0] for name in names}
+    assert all(part.stride(-1) == 3 for part in far.values())
+    assert all(torch.equal(a, b) for a, b in zip(attend(one), attend(one._replace(**far)), strict=True))
+
+
+def test_a_cache_may_lie_in_any_order() -> None:
+    one = put(torch.float32)
+    want = OPS.cache_appended.default(one.cache, one.fresh, one.start, 12)
+    turned = one.cache.transpose(2, 3).contiguous().transpose(2, 3)
+    assert torch.equal(OPS.cache_appended.default(turned, one.fresh, one.start, 12), want)
+    same = one.cache[..., :1].expand(-1, -1, -1, 5)
+    whole = same.contiguous()
+    made = OPS.cache_appended.default(same, one.fresh, one.start, 12)
+    assert torch.equal(made, OPS.cache_appended.default(whole, one.fresh, one.start, 12))

@@ -77,3 +77,13 @@ def test_what_is_no_number_behind_the_rows_that_count_changes_nothing(
         want, _, _ = session("off", **ATTRIBUTES[name]).run(None, feed(0.0, seed))
         assert torch.equal(y, want)
         assert present_k[0, :, :3].isfinite().all() and present_k[1, :, :5].isfinite().all()
+
+
+@pytest.mark.parametrize("capture", ["off", "auto"])
+def test_caches_may_lie_in_any_order(capture: str) -> None:
+    one = session(capture)
+    for seed in range(4):
+        given = feed(0.0, seed)
+        turned = {n: given[n].transpose(2, 3).contiguous().transpose(2, 3) for n in ("past_k", "past_v")}
+        made, want = one.run(None, given | turned), session("off").run(None, given)
+        assert all(torch.equal(a, b) for a, b in zip(made, want, strict=True))

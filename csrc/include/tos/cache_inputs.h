@@ -10,6 +10,10 @@
 // Tensors of caches and of new rows, checked.
 namespace tos {
 
+inline bool dense_rows(const at::Tensor& cache) {
+  return cache.numel() == 0 || cache.size(3) == 1 || cache.stride(3) == 1;
+}
+
 inline CacheAppend append_of(const at::Tensor& cache, const at::Tensor& fresh, const at::Tensor& start) {
   const int64_t each = static_cast<int64_t>(cache.element_size());
   CacheAppend one{};
@@ -30,7 +34,7 @@ inline void check_appended(at::TensorList caches, at::TensorList fresh, at::Tens
                     "cache_append: caches, new rows and their places are not as many");
   for (size_t i = 0; i < caches.size(); ++i) {
     const at::Tensor &cache = caches[i], &rows = fresh[i], &start = starts[i];
-    TORCH_CHECK_VALUE(cache.dim() == 4 && (cache.numel() == 0 || cache.stride(3) == 1),
+    TORCH_CHECK_VALUE(cache.dim() == 4 && dense_rows(cache),
                       "cache_append: a cache is not of rank 4 with a dense last axis");
     TORCH_CHECK_VALUE(rows.scalar_type() == cache.scalar_type() && rows.device() == cache.device() &&
                           rows.dim() == 4 && rows.is_contiguous() && rows.size(0) == cache.size(0) &&

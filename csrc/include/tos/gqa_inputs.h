@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "tos/gqa_decode.h"
 #include "tos/word.h"
@@ -48,7 +50,8 @@ inline int32_t* gqa_word(const std::optional<at::Tensor>& word, const at::Tensor
 inline void gqa_check(const GqaInputs& in) {
   const auto like = [&](const char* name, const at::Tensor& part, int64_t rank) {
     TORCH_CHECK_VALUE(part.scalar_type() == in.query.scalar_type() && part.device() == in.query.device() &&
-                          part.dim() == rank && (part.numel() == 0 || part.stride(-1) == 1),
+                          part.dim() == rank &&
+                          (part.numel() == 0 || part.size(-1) == 1 || part.stride(-1) == 1),
                       "gqa_decode: ", name, " is not of the query's type and device with a dense last axis");
   };
   const at::ScalarType type = in.query.scalar_type();
@@ -93,7 +96,9 @@ inline void gqa_check(const GqaInputs& in) {
     const auto fits = [&](int64_t axis, int64_t size) {
       return in.bias->size(axis) == 1 || in.bias->size(axis) == size;
     };
-    TORCH_CHECK_VALUE(fits(0, batch) && fits(1, in.heads) && fits(2, length) && in.bias->size(3) >= in.total,
+    // New rows are in sight of each other even where the total cannot be.
+    TORCH_CHECK_VALUE(fits(0, batch) && fits(1, in.heads) && fits(2, length) &&
+                          in.bias->size(3) >= std::max(in.total, length),
                       "gqa_decode: the bias does not fit");
   }
   if (in.sink.has_value()) whole("the sink", *in.sink, type, in.heads);

@@ -138,7 +138,7 @@ def decode_step(
         return None
     if query.is_cuda and past_key.shape[3] > _WIDEST_ON_CUDA:
         return None
-    if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < total):
+    if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < max(total, length)):
         return None
     op = native.device_op("gqa_decode", *floats, last)
     if op is None:
