@@ -35,6 +35,10 @@ TORCH_LIBRARY(torch_ort_session, m) {
   m.def(
       "matmul_nbits(Tensor a, Tensor codes, Tensor scales, Tensor? zero_points, Tensor? bias, SymInt rows, "
       "int bits, int block_size, bool coarse, int instructions=-1) -> Tensor");
+  m.def("expert_rows(Tensor x, Tensor experts, Tensor weight, Tensor? bias, int instructions=-1) -> Tensor");
+  m.def(
+      "expert_rows_nbits(Tensor x, Tensor experts, Tensor codes, Tensor scales, Tensor? zero_points, Tensor? "
+      "bias, int bits, int block_size, int instructions=-1) -> Tensor");
   m.def("gemv(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1) -> Tensor");
   const std::vector<at::Tag> tags = tos::writes_into_out<at::Tag>();
   m.def(torch::schema("gemv.out(Tensor x, Tensor weight, Tensor? bias=None, int instructions=-1, *, "

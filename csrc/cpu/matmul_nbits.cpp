@@ -28,39 +28,6 @@ constexpr int64_t kTileBytes = 1 << 15;
 // Numbers that are worth a thread.
 constexpr int64_t kGrain = 1 << 15;
 
-int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Activations in memory of their own.
-struct Arranged {
-  at::Tensor values, bytes, starts, scales, sums;
-  Activations rows;
-
-  Arranged(int64_t count, const QuantizedWeight& weight, bool coarse) {
-    rows.width = rounded_up(weight.numbers(), kChunk);
-    rows.padded_blocks = rounded_up(weight.blocks + kBlockPadding, kBlockPadding);
-    const auto reals = [&](int64_t each) { return at::empty({count, each}, at::dtype(at::kFloat)); };
-    sums = reals(rows.padded_blocks);
-    if (coarse) {
-      bytes = at::empty({count, rows.width}, at::dtype(at::kChar));
-      starts = at::empty({count, rows.width / 4}, at::dtype(at::kInt));
-      scales = reals(rows.padded_blocks);
-    } else {
-      values = reals(rows.width);
-    }
-    rows = from(0);
-  }
-
-  Activations from(int64_t row) const {
-    Activations part = rows;
-    part.sums = sums.mutable_data_ptr<float>() + row * rows.padded_blocks;
-    part.values = values.defined() ? values.mutable_data_ptr<float>() + row * rows.width : nullptr;
-    part.bytes = bytes.defined() ? bytes.mutable_data_ptr<int8_t>() + row * rows.width : nullptr;
-    part.starts = starts.defined() ? starts.mutable_data_ptr<int32_t>() + row * rows.width / 4 : nullptr;
-    part.scales = scales.defined() ? scales.mutable_data_ptr<float>() + row * rows.padded_blocks : nullptr;
-    return part;
-  }
-};
-
 // y[count, rows] from the weight itself.
 void multiply_few(const WeightKernels& kernels, const QuantizedWeight& weight, const Arranged& x,
                   const NbitsSizes& sizes, float* y) {

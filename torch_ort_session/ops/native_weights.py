@@ -1,6 +1,7 @@
 """What the products with weights that are read once give where there is no data, and their gradients.
 
-The ops are in ``csrc/cpu/gemv.cpp`` and ``csrc/cpu/matmul_nbits.cpp``; :mod:`.native` hands them out.
+The ops are in ``csrc/cpu``: ``gemv.cpp``, ``matmul_nbits.cpp``, ``expert_rows.cpp``; :mod:`.native` hands them
+out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ def describe(known: Callable[[str], bool]) -> None:
     """
     if known("matmul_nbits"):
         torch.library.register_fake("torch_ort_session::matmul_nbits", _matmul_nbits)
+    if known("expert_rows"):
+        torch.library.register_fake("torch_ort_session::expert_rows", _expert_rows)
+        torch.library.register_fake("torch_ort_session::expert_rows_nbits", _expert_rows_nbits)
     if known("gemv"):
         torch.library.register_fake("torch_ort_session::gemv", _gemv)
         torch.library.register_fake("torch_ort_session::gemv.out", _gemv_out)
@@ -41,6 +45,26 @@ def _matmul_nbits(
     instructions: int = -1,
 ) -> Tensor:
     return a.new_empty((*a.shape[:-1], rows))
+
+
+def _expert_rows(
+    x: Tensor, experts: Tensor, weight: Tensor, bias: Tensor | None, instructions: int = -1
+) -> Tensor:
+    return x.new_empty(x.shape[0], weight.shape[1])
+
+
+def _expert_rows_nbits(
+    x: Tensor,
+    experts: Tensor,
+    codes: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    bias: Tensor | None,
+    bits: int,
+    block_size: int,
+    instructions: int = -1,
+) -> Tensor:
+    return x.new_empty(x.shape[0], codes.shape[1])
 
 
 def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None = None, instructions: int = -1) -> Tensor:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <optional>
 
@@ -47,5 +48,38 @@ inline QuantizedWeight nbits_weight(const NbitsSizes& sizes, const at::Tensor& c
   }
   return weight;
 }
+
+inline int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Activations in memory of their own.
+struct Arranged {
+  at::Tensor values, bytes, starts, scales, sums;
+  Activations rows;
+
+  Arranged(int64_t count, const QuantizedWeight& weight, bool coarse) {
+    rows.width = rounded_up(weight.numbers(), kChunk);
+    rows.padded_blocks = rounded_up(weight.blocks + kBlockPadding, kBlockPadding);
+    const auto reals = [&](int64_t each) { return at::empty({count, each}, at::dtype(at::kFloat)); };
+    sums = reals(rows.padded_blocks);
+    if (coarse) {
+      bytes = at::empty({count, rows.width}, at::dtype(at::kChar));
+      starts = at::empty({count, rows.width / 4}, at::dtype(at::kInt));
+      scales = reals(rows.padded_blocks);
+    } else {
+      values = reals(rows.width);
+    }
+    rows = from(0);
+  }
+
+  Activations from(int64_t row) const {
+    Activations part = rows;
+    part.sums = sums.mutable_data_ptr<float>() + row * rows.padded_blocks;
+    part.values = values.defined() ? values.mutable_data_ptr<float>() + row * rows.width : nullptr;
+    part.bytes = bytes.defined() ? bytes.mutable_data_ptr<int8_t>() + row * rows.width : nullptr;
+    part.starts = starts.defined() ? starts.mutable_data_ptr<int32_t>() + row * rows.width / 4 : nullptr;
+    part.scales = scales.defined() ? scales.mutable_data_ptr<float>() + row * rows.padded_blocks : nullptr;
+    return part;
+  }
+};
 
 }  // namespace tos

@@ -11,15 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.bits import movable
 
 # How much less than the best an expert of a sparse mixture may score, relative to the scores.
 _SPARSE_MARGIN = 0.02
+
+# What the compiled ops take: the type of rows and scales, and the columns of a block.
+_FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
+_LEAST_BLOCK = 16
+_WIDEST_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +105,14 @@ class Projection:
         parts: Tensors [E, ...] that the weights are made of.
         weights: Makes the weights [..., N, K] of some experts from their parts.
         bias: [E, N].
+        bits: Of a number of weights that lie packed beside scales and zero points; 0 where the weights are
+            the one part; None where they are made in another way.
     """
 
     parts: tuple[Tensor | None, ...]
     weights: Callable[..., Tensor]
     bias: Tensor | None
+    bits: int | None = None
 
     def one(self, x: Tensor, expert: int) -> Tensor:
         """Expert number ``expert`` on tokens [T, K]: [T, N]."""
@@ -111,9 +121,47 @@ class Projection:
 
     def each(self, x: Tensor, experts: Tensor) -> Tensor:
         """For each token of [P, K] its own expert: [P, N]."""
+        found = None if self.bits is None else self._read(x, experts)
+        if found is not None:
+            return found
         taken = (None if p is None else movable(torch.index_select, p, 0, experts) for p in self.parts)
         y = torch.bmm(self.weights(*taken).to(x.dtype), x.unsqueeze(2)).squeeze(2)
         return y if self.bias is None else y + torch.index_select(self.bias, 0, experts)
+
+    def _read(self, x: Tensor, experts: Tensor) -> Tensor | None:
+        """The same by the compiled op, which reads the weights of these experts alone as they lie.
+
+        None where it does not serve.
+        """
+        weight = self.parts[0]
+        if weight is None or x.dtype not in _FLOATS or x.shape[1] == 0:
+            return None
+        if not self.bits:
+            if weight.dtype != x.dtype:
+                return None
+            op = native.device_op("expert_rows", x, experts, weight, self.bias)
+            return None if op is None else cast(Tensor, op(x, experts, weight, self.bias))
+        _, scales, zeros = self.parts
+        if scales is None or scales.dtype not in _FLOATS or self.bits not in (2, 4, 8):
+            return None
+        by_row = scales.dim() == 2
+        if zeros is not None and (by_row or zeros.dtype is not torch.uint8):
+            return None
+        blocks = 1 if by_row else scales.shape[2]
+        block = x.shape[1] // blocks
+        if (
+            block < _LEAST_BLOCK
+            or block & (block - 1)
+            or block > _WIDEST_BLOCK
+            or block * blocks != x.shape[1]
+        ):
+            return None
+        op = native.device_op("expert_rows_nbits", x, experts, weight, scales, zeros, self.bias)
+        return (
+            None
+            if op is None
+            else cast(Tensor, op(x, experts, weight, scales, zeros, self.bias, self.bits, block))
+        )
 
 
 def route(

@@ -72,10 +72,10 @@ def moe(
     tokens = x.reshape(-1, x.shape[-1])
     experts, shares = route(router_probs, k, normalize_routing_weights != 0, use_sparse_mixer != 0)
     note_routes(experts, router_probs.shape[-1], ctx)
-    third = None if fc3_weights is None else Projection((fc3_weights,), _same, fc3_bias)
+    third = None if fc3_weights is None else Projection((fc3_weights,), _same, fc3_bias, 0)
     projections = (
-        Projection((fc1_weights,), _same, fc1_bias),
-        Projection((fc2_weights,), _same, fc2_bias),
+        Projection((fc1_weights,), _same, fc1_bias, 0),
+        Projection((fc2_weights,), _same, fc2_bias, 0),
         third,
     )
     late = swiglu_limit_after_activation != 0
@@ -199,7 +199,7 @@ def qmoe(
             make = functools.partial(_squares, block=block_size or 0)
             return Projection((weights, scales if block_size else total), make, bias)
         make = functools.partial(_numbers, bits=bits or expert_weight_bits)
-        return Projection((weights, scales, zeros), make, bias)
+        return Projection((weights, scales, zeros), make, bias, bits or expert_weight_bits)
 
     third = None
     if fc3_weights is not None:
