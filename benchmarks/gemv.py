@@ -9,13 +9,16 @@ take others of the same size: 8 bits have a scale a row there.
 
 `--check` exits with 1 when floats are read at less than 80% of that pace, when a product with few bits takes
 longer than onnxruntime's at the same accuracy level (5% are noise), or when a result is further from float64
-than it may be. Times are medians; ratios are medians of the ratios within each round.
+than it may be. Times are medians; ratios are medians of the ratios within each round. `--cpu-time` counts the
+time that the process computes, on one thread: what else runs on the machine then takes nothing but its share
+of the memory.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -194,7 +197,14 @@ def readers(nbytes: int) -> dict[str, Callable[[], object]]:
     return {"read, dot": partial(torch.dot, memory, memory), "read, sum": partial(torch.sum, memory)}
 
 
-def measure(case: Case, threads: Sequence[int], seconds: float, side: int, least: int) -> list[Row]:
+def measure(
+    case: Case,
+    threads: Sequence[int],
+    seconds: float,
+    side: int,
+    least: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Row]:
     """A row for each number of threads."""
     weights = make_weights(case, side, least)
     nbytes = sum(weight.nbytes for weight in weights)
@@ -216,7 +226,9 @@ def measure(case: Case, threads: Sequence[int], seconds: float, side: int, least
                 variants["onnxruntime"] = partial(theirs.run, None, {"x": x})
             if others is not None:
                 variants["torch"] = others
-            times = harness.interleave(variants | reading, seconds=seconds, least=5, most=99, warmup=1)
+            times = harness.interleave(
+                variants | reading, seconds=seconds, least=5, most=99, warmup=1, clock=clock
+            )
             results = {"ours": session.run(None, feed)[0].to(torch.float32).numpy()}
             if theirs is not None:
                 results["onnxruntime"] = theirs.run(["y0"], {"x": x})[0]
@@ -304,14 +316,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = harness.parser(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", default="", help="weights whose name holds this text (all)")
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2], help="thread counts (1 2)")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU time, on one thread")
     parser.add_argument("--seconds", type=float, default=6.0, help="time for each row (6)")
     parser.add_argument("--side", type=int, default=SIDE, help=f"rows and columns of a weight ({SIDE})")
     parser.add_argument("--mbytes", type=int, default=BYTES >> 20, help="of the weights of a row (256)")
     args = parser.parse_args(argv)
+    threads, clock = ([1], time.process_time) if args.cpu_time else (args.threads, time.perf_counter)
     rows: list[Row] = []
     for case in CASES:
         if args.only in case.name:
-            rows += measure(case, args.threads, args.seconds, args.side, args.mbytes << 20)
+            rows += measure(case, threads, args.seconds, args.side, args.mbytes << 20, clock)
     return harness.finish("gemv", text=text_of(rows), rows=rows, misses=judge(rows), args=args)
 
 
