@@ -6,6 +6,7 @@ The ops are in ``csrc/cpu`` and ``csrc/cuda``; :mod:`.native` hands them out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,14 +18,19 @@ def describe(known: Callable[[str], bool]) -> None:
     Args:
         known: Whether it has an op of a name.
     """
-    if known("skip_rms_norm"):
-        torch.library.register_fake("torch_ort_session::skip_rms_norm", _skip_rms_norm)
-    if known("activate"):
-        torch.library.register_fake("torch_ort_session::activate", _activate)
-    if known("sample_token"):
-        torch.library.register_fake("torch_ort_session::sample_token", _sample_token)
-    if known("rotary"):
-        torch.library.register_fake("torch_ort_session::rotary", _rotary)
+    for shape in (_skip_rms_norm, _activate, _sample_token, _rotary):
+        name = shape.__name__.lstrip("_")
+        if known(name):
+            torch.library.register_fake(f"torch_ort_session::{name}", shape)
+    for name in ("skip_rms_norm", "activate", "rotary"):
+        if known(name):
+            torch.library.register_fake(f"torch_ort_session::{name}.out", _written)
+
+
+def _written(*args: object, **given: Any) -> Any:
+    # What an op writes is named; the result is that very memory.
+    made = tuple(given[name] for name in ("y", "total", "inverse", "out") if name in given)
+    return made[0] if len(made) == 1 else made
 
 
 def _skip_rms_norm(
