@@ -131,7 +131,8 @@ def measure(name: str, opset: int, place: Path, seconds: float) -> Row:
     judge = "onnxruntime" if "onnxruntime" in worst else "module"
     reason = worst[judge].reason and f"against {judge}: {worst[judge].reason}"
     if recipe.nodes and theirs is not None:
-        alone = nodewise.summarise(nodewise.compare(path, feeds[0][0], NODE_TOLERANCE))
+        found_alone = [nodewise.compare(path, inputs, NODE_TOLERANCE) for inputs, _ in feeds]
+        alone = nodewise.summarise([node for nodes in found_alone for node in nodes])
         reason = reason or (alone.reason and f"nodes alone: {alone.reason}")
         note = note or f"nodes alone: {alone.error:.1e} of onnxruntime's"
     times = None

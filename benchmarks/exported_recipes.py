@@ -178,9 +178,13 @@ RECIPES: dict[str, Recipe] = {
     "bert-qdq": Recipe(
         "exported_text:bert", after="qdq", opsets=(18, 21), tolerance=1e-1, nodes=True, **_TEXT
     ),
+    # Ties again: of bert-dynamic at opset 21 two of 25344 numbers behind the second Gelu, 85.5 and 81.5 steps
+    # to 6e-6, of inputs that are 3e-7 apart.
     "bert-qoperator": Recipe(
-        "exported_text:bert", after="qoperator", opsets=(18, 21), tolerance=1e-1, **_TEXT
+        "exported_text:bert", after="qoperator", opsets=(18, 21), tolerance=1e-1, nodes=True, **_TEXT
     ),
-    "bert-dynamic": Recipe("exported_text:bert", after="dynamic", opsets=(18, 21), tolerance=2e-2, **_TEXT),
+    "bert-dynamic": Recipe(
+        "exported_text:bert", after="dynamic", opsets=(18, 21), tolerance=1e-1, nodes=True, **_TEXT
+    ),
     "bert-half": Recipe("exported_text:bert", after="half", opsets=(18, 21, 23), tolerance=1e-2, **_TEXT),
 }
