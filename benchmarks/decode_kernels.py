@@ -26,7 +26,7 @@ import numpy as np
 import onnx
 import torch
 from agreement import relative_error
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import torch_ort_session
 from torch_ort_session.ops import native
@@ -71,6 +71,7 @@ class Case:
         nodes: How many there are.
         dtypes: The types of its rows.
         theirs: The types that onnxruntime's CPU has it for.
+        weights: The place from which on inputs are weights of the model, and not fed.
     """
 
     op: str
@@ -81,6 +82,7 @@ class Case:
     nodes: int = 16
     dtypes: Sequence[str] = ("float32", "float16", "bfloat16")
     theirs: Sequence[str] = ("float32",)
+    weights: int = 99
 
     @property
     def name(self) -> str:
@@ -121,6 +123,37 @@ def gates(rows: int, width: int) -> list[Case]:
     ]
 
 
+def scaled(factor: float, *shape: int) -> Make:
+    """Floats that are that much smaller."""
+    return lambda rng: (rng.standard_normal(shape) * factor).astype(np.float32)
+
+
+def codes(*shape: int) -> Make:
+    """Two numbers of 4 bits a byte."""
+    return lambda rng: rng.integers(0, 256, shape, dtype=np.uint8)
+
+
+def mixtures(rows: int, width: int, experts: int) -> list[Case]:
+    """Mixtures of which each token takes two experts."""
+    sizes = f"{rows} x {width}, 2 of {experts} experts"
+    given, square = [scaled(1.0, rows, width), floats(rows, experts)], (experts, width, width)
+    weight, scales = scaled(width**-0.5, *square), scaled(width**-0.5 / 4, experts, width)
+    packed = codes(experts, width, width // 2)
+    both = {"activation_type": "silu", "k": 2, "normalize_routing_weights": 1}
+    return [
+        Case("MoE", sizes, [*given, weight, None, weight], both, nodes=1, dtypes=("float32",), weights=2),
+        Case(
+            "QMoE",
+            sizes,
+            [*given, packed, scales, None, packed, scales],
+            {**both, "expert_weight_bits": 4},
+            nodes=1,
+            dtypes=("float32",),
+            weights=2,
+        ),
+    ]
+
+
 CASES = (
     *norms(1, 4096),
     *norms(512, 4096),
@@ -128,6 +161,8 @@ CASES = (
     *rotations(512, 32, 128),
     *gates(1, 11008),
     *gates(512, 11008),
+    *mixtures(1, 1024, 32),
+    *mixtures(4, 1024, 32),
 )
 
 
@@ -140,12 +175,16 @@ def make_inputs(case: Case, dtype: str, seed: int = 0) -> list[Array | None]:
 
 
 def make_model(case: Case, inputs: Sequence[Array | None]) -> onnx.ModelProto:
-    """Nodes in a line; all inputs are fed."""
+    """Nodes in a line; all inputs but weights are fed."""
     names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
+    present = [(name, value) for name, value in zip(names, inputs, strict=True) if value is not None]
     ports = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in zip(names, inputs, strict=True)
-        if value is not None
+        for name, value in present
+        if name in names[: case.weights]
+    ]
+    weights = [
+        numpy_helper.from_array(value, name) for name, value in present if name in names[case.weights :]
     ]
     nodes, last = [], names[0]
     for place in range(case.nodes):
@@ -155,7 +194,7 @@ def make_model(case: Case, inputs: Sequence[Array | None]) -> onnx.ModelProto:
     end = helper.make_tensor_value_info(last, TensorProto.UNDEFINED, None)
     if inputs[0] is not None:
         end = helper.make_tensor_value_info(last, ports[0].type.tensor_type.elem_type, None)
-    graph = helper.make_graph(nodes, "line", ports, [end])
+    graph = helper.make_graph(nodes, "line", ports, [end], weights)
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -184,7 +223,7 @@ def measure(case: Case, dtype: str, threads: int, seconds: float) -> Row:
     """A row of the table."""
     inputs = make_inputs(case, dtype)
     model = make_model(case, inputs)
-    arrays = {f"x{place}": value for place, value in enumerate(inputs) if value is not None}
+    arrays = {f"x{place}": value for place, value in enumerate(inputs[: case.weights]) if value is not None}
     feed = {name: tensor_of(value) for name, value in arrays.items()}
     torch.set_num_threads(threads)
     ours, plain = torch_ort_session.load(model), torch_ort_session.load(model)

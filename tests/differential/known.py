@@ -125,6 +125,13 @@ KNOWN = (
         "leaves it out on the CPU",
         part="non_speech_probs, which are compared with the scores of the first step",
     ),
+    Known(
+        "onnxruntime",
+        ("QMoE",),
+        "shares that follow from the scores sum to 1 where normalize_routing_weights asks for it, as for MoE; "
+        "onnxruntime's CPU divides by the sum in any case",
+        part="normalize_routing_weights of 0 without router_weights",
+    ),
 )
 
 

@@ -173,7 +173,7 @@ def qmoe(rng: Generator) -> OpCase:
     count, hidden, inner = int(rng.choice([4, 9])), int(rng.choice([32, 64])), 32
     block = int(rng.choice([0, 0, 16, 32]))
     shares = rng.random() < 0.3
-    # onnxruntime's CPU provider always divides by the sum where the shares follow from the scores.
+    # See known.py.
     attrs |= {"expert_weight_bits": bits, "normalize_routing_weights": int(rng.integers(2)) if shares else 1}
     if block:
         attrs["block_size"] = block
