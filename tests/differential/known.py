@@ -128,8 +128,8 @@ KNOWN = (
     Known(
         "onnxruntime",
         ("QMoE",),
-        "shares that follow from the scores sum to 1 where normalize_routing_weights asks for it, as for MoE; "
-        "onnxruntime's CPU divides by the sum in any case",
+        "shares that follow from the scores sum to 1 where normalize_routing_weights asks for it, as for "
+        "MoE; onnxruntime's CPU divides by the sum in any case",
         part="normalize_routing_weights of 0 without router_weights",
     ),
 )

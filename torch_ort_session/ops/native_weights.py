@@ -1,7 +1,7 @@
 """What the products with weights that are read once give where there is no data, and their gradients.
 
-The ops are in ``csrc/cpu``: ``gemv.cpp``, ``matmul_nbits.cpp``, ``expert_rows.cpp``; :mod:`.native` hands them
-out.
+The ops are ``gemv.cpp``, ``matmul_nbits.cpp`` and ``expert_rows.cpp`` of ``csrc/cpu``; :mod:`.native` hands
+them out.
 """
 
 from __future__ import annotations
