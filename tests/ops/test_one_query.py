@@ -99,3 +99,14 @@ def test_attention_of_onnx_with_a_cache(capture: Any, asked: list[str]) -> None:
         assert float((y.double() - want).abs().max()) < 3e-3
     assert "gqa_decode" in asked
     assert session.stats()["replays"] == (2 if capture == "auto" else 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_features_may_lie_in_any_order(dtype: torch.dtype) -> None:
+    q, k, v = (made(i, 2, 6 if i == 0 else 3, 1 if i == 0 else 300, 40, dtype=dtype) for i in range(3))
+    want = wanted(q, k, v, None, None)
+    for a, b in ((0, 3), (1, 3), (2, 3)):
+        turned = tuple(part.transpose(a, b).contiguous().transpose(a, b) for part in (q, k, v))
+        for given in ((turned[0], k, v), (q, turned[1], v), (q, k, turned[2])):
+            got = fused(*given, None)
+            assert float((got.double() - want).abs().max()) < (2e-5 if dtype is torch.float32 else 3e-3)

@@ -186,6 +186,9 @@ def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
     batch, groups, count, width = k.shape
     if q.shape[0] != batch or groups * count * width < _WORTH or q.shape[1] % groups:
         return None
+    # Keys that do not lie feature by feature would have to be copied first.
+    if k.stride(3) != 1 or v.stride(3) != 1:
+        return None
     if mask is not None:
         if mask.shape[-1] != count or mask.dim() > 4 or mask.dtype not in (torch.bool, q.dtype):
             return None
@@ -197,10 +200,9 @@ def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
     if mask is not None and mask.dtype is torch.bool:
         mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -math.inf)
     # The last key is the query's own, so that all others are rows of a cache.
-    own = (part[:, :, count - 1 :].transpose(1, 2).reshape(batch, 1, groups * width) for part in (k, v))
+    own = (part[:, :, count - 1 :] for part in (k, v))
     y = op(
-        q.transpose(1, 2).reshape(batch, 1, q.shape[1] * width),
-        *own,
+        *(part.transpose(1, 2).reshape(batch, 1, -1).contiguous() for part in (q, *own)),
         *(part[:, :, : count - 1] for part in (k, v)),
         torch.full((batch,), count - 1, dtype=torch.int32),
         count,
