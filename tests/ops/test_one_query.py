@@ -110,3 +110,8 @@ def test_features_may_lie_in_any_order(dtype: torch.dtype) -> None:
         for given in ((turned[0], k, v), (q, turned[1], v), (q, k, turned[2])):
             got = fused(*given, None)
             assert float((got.double() - want).abs().max()) < (2e-5 if dtype is torch.float32 else 3e-3)
+
+
+def test_no_sample_has_no_result() -> None:
+    k = torch.zeros(0, 3, 300, 40, dtype=torch.float16)
+    assert fused(torch.zeros(0, 6, 1, 40, dtype=torch.float16), k, k, None).shape == (0, 6, 1, 40)

@@ -202,7 +202,7 @@ def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
     # The last key is the query's own, so that all others are rows of a cache.
     own = (part[:, :, count - 1 :] for part in (k, v))
     y = op(
-        *(part.transpose(1, 2).reshape(batch, 1, -1).contiguous() for part in (q, *own)),
+        *(part.transpose(1, 2).flatten(2).contiguous() for part in (q, *own)),
         *(part[:, :, : count - 1] for part in (k, v)),
         torch.full((batch,), count - 1, dtype=torch.int32),
         count,
