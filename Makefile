@@ -40,7 +40,7 @@ $(SET_UP): pyproject.toml setup.py .ci/setup
 
 # Quiet unless it fails; its log is then all there is to look at.
 $(EXTENSION): $(SET_UP) $(CSRC)
-	@echo 'set-up: compiling the native extension (about a minute the first time)'
+	@echo 'set-up: compiling the native extension (some minutes the first time)'
 	@$(BIN)/python setup.py -q build_ext --inplace >$(COMPILED) || { cat $(COMPILED) >&2; \
 	echo 'set-up: the native extension could not be compiled; to go on without it: touch $@' >&2; exit 1; }
 	@touch $@
