@@ -78,6 +78,21 @@ def test_m23_each_run_tells_its_own_counts_eager_captured_and_replayed(capture: 
         assert counted(session, "captures", "replays") == (1, 4)
 
 
+def test_m23_what_runs_twice_counts_once() -> None:
+    session = session_of(verify=True)
+    for seed in range(7):
+        session.run(None, feed(seed))
+        assert session.routes() == wanted(feed(seed))
+    assert counted(session, "probes", "probe mismatches") == (1, 0)
+
+
+def test_m23_a_capture_that_is_asked_for_counts_its_run_once() -> None:
+    binding = (session := session_of()).bind()
+    binding.output("y", torch.empty(2, WIDTH))
+    assert binding.capture(feed(0)) is None
+    assert session.routes() == wanted(feed(0))
+
+
 def test_m23_they_are_told_once() -> None:
     session = session_of()
     session.run(None, feed(0))

@@ -16,13 +16,13 @@ from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured, Declined, capture
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program, execute
-from torch_ort_session.runtime.machine import Machine, RandomState, random_state, restore_random
+from torch_ort_session.runtime.machine import Before, Machine, before_run, put_back
 from torch_ort_session.runtime.policy import Entry
 from torch_ort_session.runtime.probe import difference
 from torch_ort_session.runtime.recording import Diverged, Recorder
 from torch_ort_session.runtime.replay import replay
 from torch_ort_session.runtime.results import own
-from torch_ort_session.runtime.tickets import met_bad_data
+from torch_ort_session.runtime.tickets import counts, met_bad_data
 from torch_ort_session.runtime.tracing import watch_capture
 from torch_ort_session.runtime.views import viewed
 from torch_ort_session.runtime.warmup import Warm, frame_of
@@ -85,7 +85,7 @@ def record(
     """
     policy, warm = machine.policy, entry.warm
     assert warm is not None
-    state = random_state(machine.device)
+    state = before_run(machine.device, warm.program.validation)
     report, lasting = DeclineReport(()), False
     for _ in range(len(warm.program.steps.items) + 1):
         machine.bodies.forget_constants()
@@ -105,7 +105,7 @@ def record(
             captured = viewed(captured, policy.counters, verify=machine.verify)
             policy.captured(entry, captured)
             return captured, results
-        restore_random(machine.device, state)
+        put_back(machine.device, state)
         if delivery is not None:
             delivery.undo()
         if blamed is None or not policy.quarantine(*blamed):
@@ -152,7 +152,8 @@ def replayed(
     policy, captured = machine.policy, entry.captured
     assert captured is not None
     probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
-    state = random_state(machine.device) if probing or captured.varies else None
+    again = probing or captured.varies or counts(program)
+    state = before_run(machine.device, program.validation) if again else None
     try:
         if failed is not None:
             raise failed
@@ -164,7 +165,7 @@ def replayed(
     except Exception as error:
         policy.retire(entry, breakage(error))
         if state is not None:
-            restore_random(machine.device, state)
+            put_back(machine.device, state)
         if delivery is not None:
             delivery.undo()
         try:
@@ -195,12 +196,12 @@ def _probed(
     entry: Entry,
     fed: Mapping[str, Value],
     replayed: list[Any],
-    state: RandomState,
+    state: Before,
 ) -> list[Any] | None:
     """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
     policy = machine.policy
     policy.count(counters.PROBES)
-    restore_random(machine.device, state)
+    put_back(machine.device, state)
 
     def refuse(wrong: str) -> None:
         entry.proven = True

@@ -20,7 +20,7 @@ from torch_ort_session.runtime.attempts import Refused, breakage, by_steps, reco
 from torch_ort_session.runtime.capture import Captured
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.machine import Machine, random_state, restore_random
+from torch_ort_session.runtime.machine import Machine, before_run, put_back
 from torch_ort_session.runtime.memo import Kept, Seen, shorten
 from torch_ort_session.runtime.observe import observe
 from torch_ort_session.runtime.pace import Grown
@@ -31,6 +31,7 @@ from torch_ort_session.runtime.results import own, storages
 from torch_ort_session.runtime.shortened import BY, Otherwise, Shortened
 from torch_ort_session.runtime.signature import BoundForm, Signature, signature_of
 from torch_ort_session.runtime.strips import Weave
+from torch_ort_session.runtime.tickets import counts
 from torch_ort_session.runtime.tracing import watch_capture, watch_program
 from torch_ort_session.runtime.views import view_difference
 from torch_ort_session.runtime.warmup import Warm, frame_of, specialised
@@ -177,11 +178,12 @@ def _make(run: _Run) -> _Made:
         run.machine.tracer.observer.note(decision=Decision.GROW.value)
     entry = kept.entry = kept.entry or _entry(run, short)
     entry.runs += 1
-    state = random_state(run.machine.device) if short.random or run.machine.verify else None
+    twice = short.random or run.machine.verify or counts(run.program)
+    state = before_run(run.machine.device, run.program.validation) if twice else None
 
     def again() -> _Made:
         if state is not None:
-            restore_random(run.machine.device, state)
+            put_back(run.machine.device, state)
         return _Made(by_steps(run.program, run.fed), run.program.constants)
 
     woven = kept.weave is not None and kept.weave.woven

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 
@@ -15,6 +16,7 @@ from torch_ort_session.runtime.memo import Memo
 from torch_ort_session.runtime.policy import Policy
 from torch_ort_session.runtime.recording import Recorder
 from torch_ort_session.runtime.turns import Turns
+from torch_ort_session.runtime.validation import ValidationWord
 from torch_ort_session.trace.tracer import Tracer
 
 
@@ -79,18 +81,34 @@ class Machine:
         return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=Bodies())
 
 
-RandomState = tuple[torch.Tensor, ...]
-"""The state of torch's own generators that a session's random steps draw from."""
+class Before(NamedTuple):
+    """What a run changes beside its values, as it was before a run that may have to be made again.
+
+    Attributes:
+        random: The state of torch's own generators that a session's random steps draw from.
+        uncount: Takes back what is counted from then on; None where nothing is.
+    """
+
+    random: tuple[torch.Tensor, ...]
+    uncount: Callable[[], None] | None
 
 
-def random_state(device: torch.device) -> RandomState:
-    """The generators' state before a run that may have to be made again."""
+def before_run(device: torch.device, validation: ValidationWord | None) -> Before:
+    """What :func:`put_back` takes.
+
+    Args:
+        device: Where the run is.
+        validation: Where its steps report to.
+    """
     state = torch.get_rng_state()
-    return (state, torch.cuda.get_rng_state(device)) if device.type == "cuda" else (state,)
+    random = (state, torch.cuda.get_rng_state(device)) if device.type == "cuda" else (state,)
+    return Before(random, None if validation is None else validation.uncounting())
 
 
-def restore_random(device: torch.device, state: RandomState) -> None:
-    """Put the generators back, so that what is run again draws what it drew."""
-    torch.set_rng_state(state[0])
-    if len(state) > 1:
-        torch.cuda.set_rng_state(state[1], device)
+def put_back(device: torch.device, before: Before) -> None:
+    """Put the generators and the counts back: what is run again draws what it drew, and counts once."""
+    torch.set_rng_state(before.random[0])
+    if len(before.random) > 1:
+        torch.cuda.set_rng_state(before.random[1], device)
+    if before.uncount is not None:
+        before.uncount()

@@ -14,7 +14,7 @@ from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.buckets import Stretch, cut, pad, told
 from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.machine import Machine, random_state, restore_random
+from torch_ort_session.runtime.machine import Before, Machine, before_run, put_back
 from torch_ort_session.runtime.probe import difference
 from torch_ort_session.runtime.runner import run, run_eagerly
 
@@ -84,7 +84,7 @@ class PaddedRun:
             return run(machine, program, outputs, keys, fed, failed=failed)
         policy, bucket = machine.policy, bucket_of(stretches)
         checking = machine.verify and bucket not in policy.learnt.proven
-        state = random_state(machine.device) if checking else None
+        state = before_run(machine.device, program.validation) if checking else None
         self.padded = padded = pad(fed, stretches)
         if machine.tracer.observer.on:
             machine.tracer.observer.note(padded=told(fed, padded))
@@ -109,12 +109,12 @@ def _checked(
     fed: Mapping[str, Value],
     results: list[Any],
     bucket: tuple[tuple[str, int], ...],
-    state: tuple[torch.Tensor, ...],
+    state: Before,
 ) -> list[Any]:
     """Run the feeds as they came, eagerly, from the same random state; a bucket that differs is refused."""
     policy = machine.policy
     policy.count(counters.PROBES)
-    restore_random(machine.device, state)
+    put_back(machine.device, state)
 
     def refuse(wrong: str) -> None:
         policy.count(counters.MISMATCHES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -45,6 +45,19 @@ class CountingWord(ValidationWord):
             self.counts[key] = counts
         chosen = experts.detach().reshape(-1)
         counts.scatter_add_(0, chosen, torch.ones_like(chosen))
+
+    def uncounting(self) -> Callable[[], None]:
+        """What takes back all that is counted from now on."""
+        before = {key: counts.clone() for key, counts in self.counts.items()}
+
+        def uncount() -> None:
+            for key, counts in self.counts.items():
+                if key in before:
+                    counts.copy_(before[key])
+                else:
+                    counts.zero_()
+
+        return uncount
 
     def begin(self) -> Ticket:
         """Clear the word and the counts for the next ticket."""

@@ -18,7 +18,7 @@ from torch_ort_session.runtime.attempts import Refused, by_steps, delivered, giv
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program
 from torch_ort_session.runtime.growing import following, ongoing, run_growing
-from torch_ort_session.runtime.machine import Machine, random_state, restore_random
+from torch_ort_session.runtime.machine import Machine, before_run, put_back
 from torch_ort_session.runtime.policy import Decision, Entry
 from torch_ort_session.runtime.signature import Signature
 from torch_ort_session.runtime.tickets import met_bad_data
@@ -157,14 +157,14 @@ def capture_now(
         return entry.report
     if entry.captured is None:
         if entry.warm is None:
-            state = random_state(machine.device)
+            state = before_run(machine.device, program.validation)
             try:
                 policy.count(counters.OBSERVED)
                 parts = machine.graph, machine.build, program, outputs, signature.keys, fed
                 warm, _ = warm_up(*parts, machine.minimum, policy.loose)
                 entry.warm = replace(warm, ready=policy.rules.ready)
             finally:
-                restore_random(machine.device, state)
+                put_back(machine.device, state)
                 delivery.undo()
             if met_bad_data(program):
                 # What is static would stay as this data made it, and no replay would look at it again.
@@ -230,7 +230,7 @@ def _captured(
     machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
 ) -> list[Any]:
     """Record; else run eagerly."""
-    state = random_state(machine.device)
+    state = before_run(machine.device, program.validation)
     found = record(machine, entry, fed, delivery)
     if not isinstance(found, Refused):
         return delivered(*found, fed, delivery)
@@ -240,7 +240,7 @@ def _captured(
         return given(results, program.constants, fed, machine.device, delivery)
     machine.policy.declined(entry, found.report, lasting=found.lasting)
     if machine.required:
-        restore_random(machine.device, state)
+        put_back(machine.device, state)
         raise _refusal(found.report)
     return given(results, program.constants, fed, machine.device, delivery)
 

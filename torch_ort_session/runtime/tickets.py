@@ -184,6 +184,11 @@ def met_bad_data(program: Program) -> bool:
     return program.validation is not None and program.validation.flagged
 
 
+def counts(program: Program) -> bool:
+    """Whether steps of a program count, which a run that is made again must not do twice."""
+    return program.validation is not None and program.validation.counting
+
+
 def distrust(machine: Machine | None) -> None:
     """Rely on nothing that the last run showed: its data was bad."""
     if machine is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -80,6 +81,10 @@ class ValidationWord:
 
     def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
         """Nobody asks."""
+
+    def uncounting(self) -> Callable[[], None] | None:
+        """What takes back all that is counted from now on; None where nothing is counted."""
+        return None
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """Note an index outside of ``[-size, size)`` and return a safe, wrapped index.
