@@ -109,6 +109,27 @@ def test_run_node() -> None:
     assert backend.run_node(gelu, [X])[0].shape == X.shape
 
 
+def test_the_one_input_of_a_node_may_come_bare() -> None:
+    given = np.array([[-1.0, 2.0]], np.float32)
+    (made,) = Backend.run_node(helper.make_node("Relu", ["x"], ["y"]), given)
+    np.testing.assert_array_equal(made, [[0.0, 2.0]])
+
+
+def test_a_node_of_another_domain_is_of_its_newest_revision() -> None:
+    more = {"domain": "ai.onnx.ml", "keys_int64s": [1, 2], "values_int64s": [30, 40]}
+    node = helper.make_node("LabelEncoder", ["x"], ["y"], **more)
+    assert Backend.run_node(node, [np.array([2, 1])])[0].tolist() == [40, 30]
+    with pytest.raises(tos.ModelError, match="revision 1"):
+        Backend.run_node(node, [np.array([2, 1])], domain_version=1)
+
+
+@pytest.mark.parametrize("device", ["CUDA:99999999999999999999", "CUDA:-7", "CUDA:x", ""])
+def test_what_is_no_device_is_not_supported(device: str) -> None:
+    assert not Backend.supports_device(device)
+    with pytest.raises(tos.InputError, match="is not supported"):
+        Backend.run_node(helper.make_node("Relu", ["x"], ["y"]), [np.ones(1, np.float32)], device)
+
+
 def test_run_node_on_other_values() -> None:
     words = np.array(["b", "a"])
     joined = backend.run_node(node("Concat", ["a", "b"], axis=0), [words, words.astype(object)])[0]

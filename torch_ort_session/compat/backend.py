@@ -122,13 +122,16 @@ class Backend(OnnxBackend):
 
         Args:
             node: The node.
-            inputs: Values in the order of the node's inputs, those left out skipped, or by name. A list is a
-                sequence, None an absent optional.
+            inputs: Values in the order of the node's inputs, those left out skipped, or by name, or the one
+                array there is. A list among them is a sequence, None an absent optional.
             device: As in :meth:`prepare`.
             outputs_info: Numpy dtype and shape of each output, where schemas cannot tell its type.
-            **kwargs: ``opset_version`` and, for another domain, ``domain_version``; others as in ``prepare``.
+            **kwargs: ``opset_version`` and, for another domain, ``domain_version``, each the newest if it
+                is not given; others as in ``prepare``.
         """
         given = list(dict.fromkeys(name for name in node.input if name))
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
         values = [inputs[name] for name in given] if isinstance(inputs, Mapping) else list(inputs)
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         for info, (dtype, shape) in zip(outputs, outputs_info or (), strict=False):
@@ -138,7 +141,9 @@ class Backend(OnnxBackend):
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         opsets = [onnx.helper.make_opsetid("", version)]
         if node.domain not in ("", "ai.onnx"):
-            opsets.append(onnx.helper.make_opsetid(node.domain, kwargs.pop("domain_version", 1)))
+            known = onnx.defs.has(node.op_type, node.domain)
+            newest = onnx.defs.get_schema(node.op_type, node.domain).since_version if known else 1
+            opsets.append(onnx.helper.make_opsetid(node.domain, kwargs.pop("domain_version", newest)))
         # Without onnx's shape inference, which can end the process on a node that is not well made.
         model = onnx.helper.make_model(graph, opset_imports=opsets)
         return cls.run_model(model, values, device, **kwargs)
@@ -165,10 +170,10 @@ supports_device = Backend.supports_device
 def _torch_device(device: str) -> torch.device:
     try:
         kind = Device(device)
-    except (AttributeError, ValueError) as error:
+        return torch.device("cpu") if kind.type == DeviceType.CPU else torch.device("cuda", kind.device_id)
+    except (AttributeError, ValueError, RuntimeError) as error:
         text = f"device {device!r} is not supported; use 'CPU', 'CUDA' or 'CUDA:n'"
         raise InputError(text, name="device", got=device) from error
-    return torch.device("cpu") if kind.type == DeviceType.CPU else torch.device("cuda", kind.device_id)
 
 
 def _value_info(name: str, value: Any) -> onnx.ValueInfoProto:
