@@ -31,7 +31,10 @@ Placed skip_rms_norm_out(const at::Tensor& x, const std::optional<at::Tensor>& s
   TORCH_CHECK_VALUE(fits(y, x.sizes(), x.scalar_type()) && fits(total, sizes.total, x.scalar_type()) &&
                         fits(inverse, sizes.inverse, at::kFloat),
                     "skip_rms_norm: the results do not fit into what is given for them");
-  if (x.numel() == 0) return {y, total, inverse};
+  if (x.numel() == 0) {
+    clear_inverse(inverse);
+    return {y, total, inverse};
+  }
   const auto address = [](const std::optional<at::Tensor>& part) {
     return part.has_value() ? part->const_data_ptr() : nullptr;
   };

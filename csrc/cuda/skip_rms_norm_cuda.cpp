@@ -25,7 +25,10 @@ Three skip_rms_norm(const at::Tensor& x, const std::optional<at::Tensor>& skip,
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor y = at::empty(x.sizes(), x.options()), total = at::empty(sizes.total, x.options());
   const at::Tensor inverse = at::empty(sizes.inverse, x.options().dtype(at::kFloat));
-  if (x.numel() == 0) return {y, total, inverse};
+  if (x.numel() == 0) {
+    clear_inverse(inverse);
+    return {y, total, inverse};
+  }
   const auto address = [](const std::optional<at::Tensor>& part) {
     return part.has_value() ? part->const_data_ptr() : nullptr;
   };

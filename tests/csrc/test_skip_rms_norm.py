@@ -103,6 +103,11 @@ def test_what_is_not_finite_stays_in_its_row(instructions: int, value: float, pl
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guards memory with mprotect")
+def test_rows_without_elements_have_no_mean() -> None:
+    y, _, inverse = norm(torch.zeros(3000, 0), None, None, torch.zeros(0), inverse=True)
+    assert y.shape == (3000, 0) and inverse.shape == (3000, 1) and inverse.isnan().all()
+
+
 def test_nothing_behind_a_tensor_is_read() -> None:
     guarded("""
         for instructions in range(len(ops.cpu_instructions())):

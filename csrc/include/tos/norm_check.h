@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -43,6 +44,11 @@ inline NormSizes check_norm(const at::Tensor& x, const std::optional<at::Tensor>
     sizes.inverse.back() = 1;
   }
   return sizes;
+}
+
+// Rows without elements have no mean.
+inline void clear_inverse(const at::Tensor& inverse) {
+  if (inverse.numel() != 0) inverse.fill_(std::numeric_limits<float>::quiet_NaN());
 }
 
 }  // namespace tos
