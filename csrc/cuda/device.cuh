@@ -41,6 +41,21 @@ __device__ __forceinline__ T* dynamic_shared() {
 #endif
 }
 
+// Elements side by side, at a multiple of all their bytes.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Together {
+  T each[kCount];
+};
+
+// In one access.
+template <int kCount, class T>
+__device__ __forceinline__ Together<T, kCount> taken_together(const T* from) {
+#ifndef __CUDACC__
+  host_cuda::require_aligned(from, sizeof(Together<T, kCount>));
+#endif
+  return *reinterpret_cast<const Together<T, kCount>*>(from);
+}
+
 constexpr int64_t blocks_for(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
 }  // namespace tos::cuda

@@ -99,7 +99,7 @@ void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scrat
                        cudaStream_t stream);
 
 // Addresses of a weight of 4 or 8 bits, whose scales, and zero points that are not packed, are of one type;
-// see NbitsWeight in matmul_nbits.cuh.
+// see NbitsWeight in nbits.cuh.
 struct NbitsAddresses {
   const uint8_t* codes;
   const void* scales;
@@ -122,6 +122,24 @@ struct NbitsRows {
 
 void launch_matmul_nbits(Real type, const NbitsAddresses& weight, const NbitsRows& rows, cudaStream_t stream);
 void launch_nbits_floats(Real type, const NbitsAddresses& weight, void* out, cudaStream_t stream);
+
+// Addresses of rows and of what is made of them, all of one type, and of the expert of each row; see
+// ExpertRoutes in expert_rows.cuh.
+struct ExpertAddresses {
+  const void* x;
+  const int64_t* experts;
+  const void* bias;
+  void* y;
+  int64_t routes;
+  int64_t columns;
+  int64_t rows;
+  int64_t count;
+};
+
+// There is at least one element of `y`, and an expert. The weights of all experts lie one behind the other.
+void launch_expert_rows(Real type, const ExpertAddresses& routes, const void* weight, cudaStream_t stream);
+void launch_expert_rows_nbits(Real type, const ExpertAddresses& routes, const NbitsAddresses& weight,
+                              cudaStream_t stream);
 
 // See cache_appended.cuh.
 void launch_cache_append(const CacheAppend* caches, int64_t count, const int32_t* word, cudaStream_t stream);

@@ -8,14 +8,6 @@ namespace tos::cuda {
 
 namespace {
 
-template <class T>
-NbitsWeight<T> weight_of(const NbitsAddresses& from) {
-  return {from.codes,  static_cast<const T*>(from.scales),
-          from.zeros,  from.packed_zeros,
-          from.rows,   from.columns,
-          from.blocks, from.block_size};
-}
-
 template <int kRows, class T>
 void multiply_by(int bits, const NbitsProduct<T>& args, cudaStream_t stream) {
   const Geometry g = matmul_nbits_geometry<kRows>(args);
@@ -28,7 +20,7 @@ void multiply_by(int bits, const NbitsProduct<T>& args, cudaStream_t stream) {
 
 template <class T>
 void multiply(const NbitsAddresses& weight, const NbitsRows& rows, cudaStream_t stream) {
-  const NbitsProduct<T> args{weight_of<T>(weight), static_cast<const T*>(rows.x),
+  const NbitsProduct<T> args{nbits_weight_at<T>(weight), static_cast<const T*>(rows.x),
                              static_cast<const T*>(rows.bias), static_cast<T*>(rows.y), rows.count};
   if (rows.count == 1) {
     multiply_by<1>(weight.bits, args, stream);
@@ -39,7 +31,7 @@ void multiply(const NbitsAddresses& weight, const NbitsRows& rows, cudaStream_t 
 
 template <class T>
 void unpack(const NbitsAddresses& weight, void* out, cudaStream_t stream) {
-  const NbitsWeight<T> from = weight_of<T>(weight);
+  const NbitsWeight<T> from = nbits_weight_at<T>(weight);
   if (weight.bits == 4) {
     const Geometry g = nbits_floats_geometry<4>(from);
     nbits_floats_kernel<4><<<g.grid, g.block, g.shared, stream>>>(from, static_cast<T*>(out));
