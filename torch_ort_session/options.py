@@ -114,7 +114,8 @@ class Options:
             read (runs that give results ask at their end), ``"off"`` never: what is outside of an axis is
             taken as the nearest entry. Memory outside of a tensor is read in no case.
         routes: Whether mixtures of experts count how often they choose each, for ``session.routes()``. Then
-            each run is asked about at its end, whatever ``validate`` says; it may not be ``"off"``.
+            each run is asked about at its end, whatever ``validate`` says; it may not be ``"off"``. What a
+            bucket pads counts like all else.
         capture_only: What may be captured; everything else runs eagerly. Each entry gives sizes of symbolic
             dims, dims of inputs, or both, such as ``{"batch": 1, "sequence": 128}`` or
             ``{"image": (1, 3, 224, 224)}``; what it does not name may be anything. Sizes are those with their
