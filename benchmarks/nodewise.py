@@ -19,6 +19,10 @@ from onnx import helper
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+TIES = 1e-4
+"""The share of a node's bytes that may be one off, since float32 reaches no half exactly: the one in 25,344
+of a quantized BERT is 56.5000012 steps, which rounds up here and down in onnxruntime."""
+
 
 @dataclass(frozen=True)
 class NodeError:
@@ -37,7 +41,8 @@ def compare(
     Args:
         path: The model.
         feed: Its inputs.
-        tolerance: For floating point outputs, of their largest magnitude; others must be equal.
+        tolerance: For floating point outputs, of their largest magnitude; others must be equal, but for
+            `TIES` of bytes.
         at_once: Nodes whose values are held in memory together.
 
     Raises:
@@ -117,10 +122,21 @@ def _one(
     alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
     session = torch_ort_session.load(alone)
     got = session.run(outputs, {name: torch.from_numpy(values[name]) for name in inputs})
-    found = agreement.compare(
-        outputs, [value.numpy() for value in got], [values[name] for name in outputs], tolerance
-    )
+    results, expected = [value.numpy() for value in got], [values[name] for name in outputs]
+    found = agreement.compare(outputs, settled(results, expected), expected, tolerance)
     return NodeError(node.name, node.op_type, found)
+
+
+def settled(results: Sequence[Array], expected: Sequence[Array]) -> list[Array]:
+    """Results, with those bytes taken from what is expected that may be ties: `TIES` of them at most."""
+    return [want if _ties(got, want) else got for got, want in zip(results, expected, strict=True)]
+
+
+def _ties(got: Array, want: Array) -> bool:
+    if got.shape != want.shape or got.dtype != want.dtype or got.dtype.itemsize != 1:
+        return False
+    apart = np.abs(got.astype(np.int64) - want.astype(np.int64))
+    return got.dtype.kind in "iu" and apart.max(initial=0) == 1 and bool(apart.sum() <= TIES * apart.size)
 
 
 def _ports(names: Iterable[str], values: Mapping[str, Array]) -> Iterator[onnx.ValueInfoProto]:

@@ -90,3 +90,17 @@ def test_control_flow_is_refused(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
     with pytest.raises(ValueError, match=r"node 'choice' \(If\) has a control-flow body"):
         nodewise.compare(path, {"x": X, "cond": np.array(True)}, 1e-6)
+
+
+def test_ties_are_few_bytes_that_are_one_off():
+    want = np.zeros(20_000, np.uint8)
+
+    def holds(*wrong, size=20_000, dtype=np.uint8):
+        got = want[:size].astype(dtype)
+        got[: len(wrong)] = wrong
+        expected = want[:size].astype(dtype)
+        return np.array_equal(nodewise.settled([got], [expected])[0], expected)
+
+    assert holds() and holds(1) and holds(1, 1)
+    assert not holds(1, 1, 1) and not holds(2) and not holds(1, size=9_999)
+    assert not holds(1, dtype=np.int64) and not holds(1, dtype=np.bool_)
