@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from ops.test_checked import ROWS, Bad, feeds_of
+from badfeeds import ROWS, Bad, feeds_of
 from textmodel import load, model
 
 import torch_ort_session as tos

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ops.test_checked import Bad, feeds_of, same
+from badfeeds import Bad, feeds_of, same
 from textmodel import load
 
 import torch_ort_session as tos
