@@ -462,6 +462,6 @@ def test_m11_a_replay_under_a_word_clears_it_and_tells_of_a_fault() -> None:
 )
 def test_m11_what_is_no_word_is_refused(word: torch.Tensor) -> None:
     recording, _ = made(network, data(0))
-    with pytest.raises(ValueError, match="the word is not an int32 tensor of 8 elements"):
+    with pytest.raises(ValueError, match="the word is not an int32 tensor of 10 elements"):
         recording.replay(word)
     recording.replay()

@@ -386,7 +386,7 @@ def test_a_token_outside_of_the_vocabulary() -> None:
     assert_expected_inline(
         textwrap.fill(str(caught.value), 96),
         """\
-node 'search' (com.microsoft::GreedySearch): index 5 is outside of [-5, 5), the valid range of
+node 'search' (com.microsoft::GreedySearch): index 5 is outside of [0, 5), the valid range of
 the indexed axis (4 indices are); check the indices that were fed""",
     )
     feeds["input_ids"] = ints([3, 4, 4])
