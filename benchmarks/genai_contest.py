@@ -227,8 +227,8 @@ class Contest:
             found.prompt = max(found.prompt, error)
         else:
             found.token = max(found.token, error)
-        # One tie in the 8 bits of a row moves a result as far as rounding does: of olmo-int4's 16 turns 15 are
-        # onnxruntime's to five digits, and one is 1.1 x its rounding away.
+        # One tie in the 8 bits of a row moves a result as far as rounding does: of olmo-int4's 16 turns 15
+        # are onnxruntime's to five digits, and one is 1.1 x its rounding away.
         if not error <= self.allowed + 1.5 * rounding:
             what = f"{len(turn.counts)} rows of {turn.length} behind {turn.past}"
             found.reasons.append(f"{what}: error {error:.2g}, {rounding:.2g} of it explained")
