@@ -98,7 +98,9 @@ class SessionModule(nn.Module):
         for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
             if name in inputs:
                 values[place] = inputs[name]
-        modes = RunModes(device, grad, self._session.options.num_threads)
+        # A graph that is exported would switch gradients itself, and an error in between leave them off.
+        mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad
+        modes = RunModes(device, mode, self._session.options.num_threads)
         with turn, modes, submission(program, None):
             execute(program, values)
             results = [values[i] for i in program.steps.outputs]

@@ -12,7 +12,7 @@ import torch
 import torch_ort_session as tos
 from torch_ort_session.ops import native
 
-pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime", reason="the oracle of this benchmark")
 
 
 @pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
