@@ -45,7 +45,7 @@ _RELEASE_ARCHITECTURES = (80, 90, 100)
 # Without it torch's own parallel loops run on one thread in the extension's code.
 _THREADS = ("-fopenmp",) if sys.platform == "linux" else ()
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
 
 
