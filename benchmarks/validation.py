@@ -7,11 +7,15 @@ word, which the run clears at its start and reads at its end. Replayed and eager
 `--check` exits with 1 when replays or eager runs with validation on take more than 1.02 x those with it off,
 from 64 indices up; when results differ from torch's; or when a bad index is not told, or spoils a later run.
 
-Variants take turns in many short rounds; ratios are the medians of those within each round.
+Variants take turns in many short rounds; a ratio is the median of those within each round. Where a session's
+memory happens to lie moves its time by as much as validation does, so that each row is made of several pairs
+of sessions, one made first in one half of them and the other in the other: the geometric mean is told, and
+the lowest and highest pair.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -31,6 +35,7 @@ WIDTH = 64
 COUNTS = (1, 8, 64, 512, 4096)
 JUDGED = 64
 BOUND = 1.02
+PAIRS = 8
 
 Row = dict[str, Any]
 
@@ -70,45 +75,61 @@ def told(session: Session, feed: dict[str, torch.Tensor]) -> str:
     return "" if torch.equal(again, expected(feed)) else "the run after a bad index is wrong"
 
 
-def measure(count: int, threads: int, seconds: float) -> tuple[list[Row], list[str]]:
+def pair(
+    how: str, model: onnx.ModelProto, feed: dict[str, torch.Tensor], first: str
+) -> tuple[dict[str, Session], list[str]]:
+    """Two warm sessions, validation on in one of them, and what is wrong with what they give."""
+    count = len(feed["index"])
+    sessions: dict[str, Session] = {}
+    wrong: list[str] = []
+    for on in (first, "off" if first == "run" else "run"):
+        options = Options(capture="auto" if how == "replayed" else "off", validate=on)
+        session = sessions[on] = torch_ort_session.load(model, options=options)
+        warm(session, feed)
+        (got,) = session.run(None, feed)
+        if not torch.equal(got, expected(feed)):
+            wrong.append(f"{how}, {count} indices, validate={on!r}: another result than torch's")
+        if on == "run" and (untold := told(session, feed)):
+            wrong.append(f"{how}, {count} indices: {untold}")
+        warm(session, feed)
+    return sessions, wrong
+
+
+def measure(count: int, threads: int, seconds: float, pairs: int) -> tuple[list[Row], list[str]]:
     """Rows of one number of indices, and what is wrong with them."""
     torch.set_num_threads(threads)
     model = make_model(count)
     feed = {"x0": torch.rand(count, WIDTH), "index": torch.randint(-count, count, (count,))}
-    sessions = {
-        (how, on): torch_ort_session.load(
-            model, options=Options(capture="auto" if how == "replayed" else "off", validate=on)
-        )
-        for how in ("replayed", "eager")
-        for on in ("run", "off")
-    }
     misses: list[str] = []
-    for (how, on), session in sessions.items():
-        warm(session, feed)
-        (got,) = session.run(None, feed)
-        if not torch.equal(got, expected(feed)):
-            misses.append(f"{how}, {count} indices, validate={on!r}: another result than torch's")
-        if on == "run" and (wrong := told(session, feed)):
-            misses.append(f"{how}, {count} indices: {wrong}")
-        warm(session, feed)
     rows: list[Row] = []
     for how in ("replayed", "eager"):
-        times = harness.interleave(
-            {on: partial(sessions[how, on].run, None, feed) for on in ("run", "off")},
-            seconds=seconds,
-            most=100_000,
-            warmup=20,
-        )
+        made = []
+        for number in range(pairs):
+            sessions, wrong = pair(how, model, feed, ("run", "off")[number % 2])
+            made.append(sessions)
+            misses += wrong
+        times = [
+            harness.interleave(
+                {on: partial(session.run, None, feed) for on, session in sessions.items()},
+                seconds=seconds / pairs,
+                most=100_000,
+                warmup=20,
+            )
+            for sessions in made
+        ]
+        ratios = [harness.paired(each["run"], each["off"]) for each in times]
         rows.append(
             {
                 "how": how,
                 "indices": count,
                 "threads": threads,
-                "on_us": times["run"].median * 1e6,
-                "off_us": times["off"].median * 1e6,
-                "spread": times["run"].spread,
-                "rounds": times["run"].rounds,
-                "on_over_off": harness.paired(times["run"], times["off"]),
+                "on_us": statistics.median(each["run"].median for each in times) * 1e6,
+                "off_us": statistics.median(each["off"].median for each in times) * 1e6,
+                "spread": statistics.median(each["run"].spread for each in times),
+                "rounds": sum(each["run"].rounds for each in times),
+                "on_over_off": statistics.geometric_mean(ratios),
+                "least": min(ratios),
+                "most": max(ratios),
             }
         )
     return rows, misses
@@ -135,10 +156,20 @@ def text_of(rows: Sequence[Row]) -> str:
             f"{r['off_us']:.1f}",
             f"±{r['spread']:.0%}",
             f"{r['on_over_off']:.3f}x",
+            f"{r['least']:.3f} to {r['most']:.3f}",
         )
         for r in rows
     ]
-    heads = (f"{GATHERS} Gathers", "indices", "threads", "on, µs", "off, µs", "spread", "on over off")
+    heads = (
+        f"{GATHERS} Gathers",
+        "indices",
+        "threads",
+        "on, µs",
+        "off, µs",
+        "spread",
+        "on over off",
+        "of its pairs",
+    )
     return harness.table(heads, cells)
 
 
@@ -146,13 +177,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = harness.parser(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--indices", nargs="*", type=int, default=list(COUNTS), help="how many (1 to 4096)")
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2], help="thread counts (1 2)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each row (2)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="time for each row (4)")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"pairs of sessions in a row ({PAIRS})")
     args = parser.parse_args(argv)
     rows: list[Row] = []
     misses: list[str] = []
     for threads in args.threads:
         for count in args.indices:
-            found, missed = measure(count, threads, args.seconds)
+            found, missed = measure(count, threads, args.seconds, args.pairs)
             rows += found
             misses += missed
     return harness.finish(
