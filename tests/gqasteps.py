@@ -34,9 +34,17 @@ class Step(NamedTuple):
     softcap: float
     interleaved: bool
     smooth: bool
+    query_norm: Tensor | None = None
+    key_norm: Tensor | None = None
+    query_epsilon: float = 0.0
+    key_epsilon: float = 0.0
 
     def arguments(self) -> tuple[Any, ...]:
-        return tuple(self)
+        return tuple(self)[: self._fields.index("smooth") + 1]
+
+    def options(self) -> dict[str, Any]:
+        """What is given by name."""
+        return dict(list(self._asdict().items())[len(self.arguments()) :])
 
     @property
     def length(self) -> int:
@@ -66,6 +74,7 @@ def step(
     packed: bool = False,
     rotary: str = "",
     positions: bool = False,
+    normed: bool = False,
     scale: float | None = None,
     total: int | None = None,
 ) -> Step:
@@ -106,6 +115,7 @@ def step(
         softcap,
         rotary == "pairs",
         smooth,
+        *((made(width) + 1, made(width), 1e-6, 0.3) if normed else ()),
     )
 
 
@@ -127,6 +137,13 @@ def reference(one: Step) -> Wanted:
         query, key, value = one.query, one.key, one.value
     query, key, value = (
         part.double().reshape(batch, length, -1, width).transpose(1, 2) for part in (query, key, value)
+    )
+    query, key = (
+        part if weight is None else torch.rms_norm(part, (width,), weight.double(), epsilon)
+        for part, weight, epsilon in (
+            (query, one.query_norm, one.query_epsilon),
+            (key, one.key_norm, one.key_epsilon),
+        )
     )
     y = torch.zeros(batch, length, one.heads, width, dtype=torch.float64)
     for b, before in enumerate(one.before):

@@ -41,18 +41,31 @@ float at(const void* from, int64_t place) {
   return static_cast<float>(static_cast<const T*>(from)[place]);
 }
 
-// One row of a head, rotated, in floats.
+// How a row of a head is normalized; `weight` may be nullptr, for not at all.
+struct Norm {
+  const void* weight;
+  float epsilon;
+};
+
+// One row of a head, normalized and rotated, in floats.
 template <typename T>
-void rotated(const GqaDecode& step, const void* from, int64_t start, int64_t angle, float factor, float* to) {
+void rotated(const GqaDecode& step, const T* from, const Norm& norm, int64_t angle, float factor, float* to) {
   const int64_t half = step.angles;
-  for (int64_t d = 2 * half; d < step.width; ++d) to[d] = at<T>(from, start + d) * factor;
+  for (int64_t d = 0; d < step.width; ++d) to[d] = static_cast<float>(from[d]);
+  if (norm.weight != nullptr) {
+    float squares = 0.0f;
+    for (int64_t d = 0; d < step.width; ++d) squares += to[d] * to[d];
+    const float inverse = 1.0f / std::sqrt(squares / static_cast<float>(step.width) + norm.epsilon);
+    for (int64_t d = 0; d < step.width; ++d) to[d] *= inverse * at<T>(norm.weight, d);
+  }
   for (int64_t i = 0; i < half; ++i) {
     const int64_t first = step.interleaved ? 2 * i : i, second = step.interleaved ? 2 * i + 1 : i + half;
     const float cos = at<T>(step.cos, angle * half + i), sin = at<T>(step.sin, angle * half + i);
-    const float a = at<T>(from, start + first), b = at<T>(from, start + second);
-    to[first] = (a * cos - b * sin) * factor;
-    to[second] = (a * sin + b * cos) * factor;
+    const float a = to[first], b = to[second];
+    to[first] = a * cos - b * sin;
+    to[second] = a * sin + b * cos;
   }
+  for (int64_t d = 0; d < step.width; ++d) to[d] *= factor;
 }
 
 // What a task keeps: for each of its queries the greatest score, the sum and the weighted values.
@@ -105,7 +118,8 @@ class Decoder {
         for (int64_t l = 0; l < step_.length; ++l) {
           const int64_t to = ((b * step_.groups + g) * step_.length + l) * width;
           const int64_t key = b * step_.key_batch + l * step_.key_row + g * width;
-          rotated<T>(step_, step_.key, key, angle(b, l), 1.0f, row.data());
+          rotated(step_, static_cast<const T*>(step_.key) + key, {step_.key_norm, step_.key_epsilon},
+                  angle(b, l), 1.0f, row.data());
           for (int64_t d = 0; d < width; ++d) fresh(step_.fresh_key)[to + d] = static_cast<T>(row[d]);
           const int64_t value = b * step_.value_batch + l * step_.value_row + g * width;
           const T* from = static_cast<const T*>(step_.value) + value;
@@ -143,7 +157,8 @@ class Decoder {
         const int64_t h = g * each_ + i;
         const size_t q = static_cast<size_t>(l * each_ + i);
         const int64_t from = b * step_.query_batch + l * step_.query_row + h * width;
-        rotated<T>(step_, step_.query, from, angle(b, l), step_.scale, rows.data() + q * width);
+        rotated(step_, static_cast<const T*>(step_.query) + from, {step_.query_norm, step_.query_epsilon},
+                angle(b, l), step_.scale, rows.data() + q * width);
         high[q] = before + l + 1;
         low[q] = step_.window > 0 ? std::max<int64_t>(high[q] - step_.window, 0) : 0;
         if (step_.bias != nullptr) {
@@ -231,10 +246,13 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      const std::optional<at::Tensor>& position, const std::optional<at::Tensor>& bias,
                      const std::optional<at::Tensor>& sink, int64_t heads, int64_t groups, double scale,
                      int64_t window, double softcap, bool interleaved, bool smooth, int64_t node,
-                     const std::optional<at::Tensor>& word, int64_t instructions) {
-  const GqaInputs given{query, key,    value,    past_key,    past_value, last,  total,
-                        cos,   sin,    position, bias,        sink,       heads, groups,
-                        scale, window, softcap,  interleaved, smooth};
+                     const std::optional<at::Tensor>& word, int64_t instructions,
+                     const std::optional<at::Tensor>& query_norm, const std::optional<at::Tensor>& key_norm,
+                     double query_epsilon, double key_epsilon) {
+  const GqaInputs given{query,  key,        value,    past_key,      past_value, last,
+                        total,  cos,        sin,      position,      bias,       sink,
+                        heads,  groups,     scale,    window,        softcap,    interleaved,
+                        smooth, query_norm, key_norm, query_epsilon, key_epsilon};
   int32_t* noted = gqa_word(word, query);
   GqaResult made;
   const GqaDecode step = gqa_step(given, made);

@@ -67,17 +67,42 @@ __device__ __forceinline__ int64_t gqa_turn(const GqaDecode& step, const GqaPlac
   return safe;
 }
 
+// A row that is multiplied by `inverse` and by weights, unless there are none.
+template <class T>
+struct GqaRow {
+  const T* row;
+  const T* weight;  // or nullptr
+  float inverse;
+
+  __device__ __forceinline__ float at(int64_t d) const {
+    const float own = static_cast<float>(row[d]);
+    return weight == nullptr ? own : own * (inverse * static_cast<float>(weight[d]));
+  }
+};
+
+// One by the root mean square of a row, by all lanes of a warp.
+template <class T>
+__device__ __forceinline__ float gqa_inverse(const T* row, int64_t width, float epsilon) {
+  float squares = 0.0f;
+  for (int64_t d = threadIdx.x % kWarp; d < width; d += kWarp) {
+    const float own = static_cast<float>(row[d]);
+    squares += own * own;
+  }
+  return 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(width) + epsilon);
+}
+
 // Element d of a row, turned.
 template <class T>
-__device__ __forceinline__ float gqa_turned(const GqaDecode& step, const T* row, int64_t angle, int64_t d) {
+__device__ __forceinline__ float gqa_turned(const GqaDecode& step, const GqaRow<T>& row, int64_t angle,
+                                            int64_t d) {
   const int64_t half = step.angles;
-  if (d >= 2 * half) return static_cast<float>(row[d]);
+  if (d >= 2 * half) return row.at(d);
   const int64_t i = step.interleaved ? d / 2 : (d < half ? d : d - half);
   const bool first = step.interleaved ? d % 2 == 0 : d < half;
   const int64_t other = step.interleaved ? d ^ 1 : (first ? d + half : d - half);
   const float cos = static_cast<float>(static_cast<const T*>(step.cos)[angle * half + i]);
   const float sin = static_cast<float>(static_cast<const T*>(step.sin)[angle * half + i]);
-  const float own = static_cast<float>(row[d]) * cos, across = static_cast<float>(row[other]) * sin;
+  const float own = row.at(d) * cos, across = row.at(other) * sin;
   return first ? own - across : own + across;
 }
 
@@ -98,8 +123,12 @@ __global__ void __launch_bounds__(2 * kWarp) gqa_renew_kernel(GqaDecode step, Gq
   const T* value =
       static_cast<const T*>(step.value) + b * step.value_batch + l * step.value_row + g * step.width;
   const int64_t to = ((b * step.groups + g) * step.length + l) * step.width;
+  // Each warp on its own: they wait for nobody.
+  const T* norm = static_cast<const T*>(step.key_norm);
+  const float inverse = norm == nullptr ? 1.0f : gqa_inverse(key, step.width, step.key_epsilon);
+  const GqaRow<T> row{key, norm, inverse};
   for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
-    static_cast<T*>(step.fresh_key)[to + d] = static_cast<T>(gqa_turned(step, key, angle, d));
+    static_cast<T*>(step.fresh_key)[to + d] = static_cast<T>(gqa_turned(step, row, angle, d));
     static_cast<T*>(step.fresh_value)[to + d] = value[d];
   }
 }
@@ -233,7 +262,11 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
     queries.low[i] = low > 0 ? low : 0;
     queries.bias[i] = there ? b * step.bias_batch + h * step.bias_head + l * step.bias_row : 0;
     const int64_t angle = there ? gqa_turn(step, place, b, l, nullptr) : 0;
-    const T* row = static_cast<const T*>(step.query) + b * step.query_batch + l * step.query_row + h * width;
+    const T* query =
+        static_cast<const T*>(step.query) + b * step.query_batch + l * step.query_row + h * width;
+    const T* norm = static_cast<const T*>(step.query_norm);
+    const bool normed = there && norm != nullptr;
+    const GqaRow<T> row{query, norm, normed ? gqa_inverse(query, width, step.query_epsilon) : 1.0f};
     for (int64_t d = threadIdx.x; d < width; d += blockDim.x) {
       rows[i * width + d] = there ? gqa_turned(step, row, angle, d) * step.scale : 0.0f;
     }

@@ -36,7 +36,8 @@ def attend(one: Step, parts: int = 2, word: Tensor | None = None) -> tuple[Tenso
         "gqa_decode",
         f"gqa_decode_{str(dtype).removeprefix('torch.')}",
         *given,
-        *(one.position, one.bias, one.sink, torch.tensor(numbers), float(one.scale), float(one.softcap)),
+        *(one.position, one.bias, one.sink, one.query_norm, one.key_norm, torch.tensor(numbers)),
+        *(float(one.scale), float(one.softcap), one.query_epsilon, one.key_epsilon),
         *(y, *fresh, start, poisoned(queries), poisoned(queries), poisoned(queries, width), word),
     )
     return y, *fresh, start
@@ -55,6 +56,8 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"bias": True, "smooth": True},
     {"packed": True, "rotary": "pairs"},
     {"rotary": "part", "positions": True, "length": 2},
+    {"normed": True},
+    {"normed": True, "rotary": "halves", "length": 3, "packed": True},
     {"rotary": "halves", "bias": True, "window": 5, "length": 2, "sink": True, "scale": 0.4},
 )
 
@@ -75,9 +78,21 @@ def test_it_gives_what_float64_gives(options: dict[str, Any], dtype: torch.dtype
 def test_it_gives_what_the_cpu_gives() -> None:
     assert native.load()
     one = step(
-        3, torch.float32, heads=6, groups=2, width=40, capacity=90, rotary="halves", window=50, bias=True
+        3,
+        torch.float32,
+        heads=6,
+        groups=2,
+        width=40,
+        capacity=90,
+        rotary="halves",
+        window=50,
+        bias=True,
+        normed=True,
     )
-    ours, theirs = attend(one, 4), torch.ops.torch_ort_session.gqa_decode.default(*one.arguments(), 0, None)
+    ours, theirs = (
+        attend(one, 4),
+        torch.ops.torch_ort_session.gqa_decode.default(*one.arguments(), 0, None, **one.options()),
+    )
     torch.testing.assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(ours[1], theirs[1], rtol=1e-6, atol=1e-6)
     assert all(torch.equal(a, b) for a, b in zip(ours[2:], theirs[2:], strict=True))

@@ -22,7 +22,7 @@ SETS = range(len(OPS.cpu_instructions()) if native.status().usable and native.lo
 
 
 def attend(one: Step, word: Tensor | None = None, instructions: int = -1) -> tuple[Tensor, ...]:
-    return OPS.gqa_decode.default(*one.arguments(), 7, word, instructions)
+    return OPS.gqa_decode.default(*one.arguments(), 7, word, instructions, **one.options())
 
 
 def error(got: Tensor, wanted: Tensor) -> float:
@@ -44,6 +44,8 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"rotary": "part", "positions": True},
     {"scale": 0.3, "length": 3},
     {"length": 4, "window": 3, "bias": True, "rotary": "halves"},
+    {"normed": True},
+    {"normed": True, "rotary": "pairs", "length": 2, "packed": True},
 )
 
 
@@ -200,9 +202,10 @@ def test_nothing_is_put_after_bad_data_nor_where_there_is_no_place() -> None:
 def test_the_ops_say_what_they_give_and_write() -> None:
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     for dtype in ROUNDING:
-        one = step(0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", bias=True)
+        one = step(0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", normed=True)
         word = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
-        torch.library.opcheck(OPS.gqa_decode.default, (*one.arguments(), 7, word), test_utils=tests)
+        taken = (*one.arguments(), 7, word)
+        torch.library.opcheck(OPS.gqa_decode.default, taken, one.options(), test_utils=tests)
     given = put(torch.float32)
     torch.library.opcheck(OPS.cache_appended.default, (*given, 12), test_utils=tests)
     torch.library.opcheck(
@@ -252,6 +255,7 @@ def test_what_does_not_fit_is_refused() -> None:
         one._replace(past_value=one.past_value[:, :, 1:]),
         one._replace(last=one.last.long()),
         one._replace(sink=torch.zeros(3)),
+        one._replace(query_norm=torch.zeros(7)),
         one._replace(bias=torch.zeros(1, 3, 1, one.total)),
     ):
         with pytest.raises(ValueError, match="gqa_decode: "):

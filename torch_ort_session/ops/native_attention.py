@@ -46,6 +46,11 @@ def _gqa_decode(
     node: int,
     word: Tensor | None,
     instructions: int = -1,
+    *,
+    query_norm: Tensor | None = None,
+    key_norm: Tensor | None = None,
+    query_epsilon: float = 0.0,
+    key_epsilon: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, length, width = query.shape[0], query.shape[1], past_key.shape[3]
     fresh = (batch, groups, length, width)

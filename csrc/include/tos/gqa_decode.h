@@ -21,14 +21,17 @@ struct GqaDecode {
   const int64_t* position;  // [batch, length]; nullptr counts on from the cache
   const void* bias;         // [batch, heads, length, total] by bias_batch, bias_head and bias_row; or nullptr
   const void* sink;         // [heads] or nullptr
-  void* fresh_key;          // [batch, groups, length, width], the new rows as the cache holds them
+  // [width], what rows that are divided by their root mean square are multiplied by; or nullptr
+  const void* query_norm;
+  const void* key_norm;
+  void* fresh_key;  // [batch, groups, length, width], the new rows as the cache holds them
   void* fresh_value;
   void* y;  // [batch, length, heads, width]
   int64_t batch, length, heads, groups, width, capacity, total, angles, positions, window;
   int64_t query_batch, query_row, key_batch, key_row, value_batch, value_row;
   int64_t past_key_batch, past_key_head, past_key_row, past_value_batch, past_value_head, past_value_row;
   int64_t bias_batch, bias_head, bias_row;
-  float scale, softcap;
+  float scale, softcap, query_epsilon, key_epsilon;
   bool interleaved, smooth;
 };
 

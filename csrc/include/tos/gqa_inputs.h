@@ -34,6 +34,10 @@ struct GqaInputs {
   double softcap;
   bool interleaved;
   bool smooth;
+  const std::optional<at::Tensor>& query_norm;
+  const std::optional<at::Tensor>& key_norm;
+  double query_epsilon;
+  double key_epsilon;
 };
 
 // The result, the new rows of keys and values, and where those of each sample belong.
@@ -102,6 +106,8 @@ inline void gqa_check(const GqaInputs& in) {
                       "gqa_decode: the bias does not fit");
   }
   if (in.sink.has_value()) whole("the sink", *in.sink, type, in.heads);
+  if (in.query_norm.has_value()) whole("the queries' norm", *in.query_norm, type, width);
+  if (in.key_norm.has_value()) whole("the keys' norm", *in.key_norm, type, width);
 }
 
 // Checks everything, and allocates the results; addresses are those of tensors that stay alive outside.
@@ -133,6 +139,9 @@ inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   step.cos = address(in.cos), step.sin = address(in.sin);
   step.position = in.position.has_value() ? in.position->const_data_ptr<int64_t>() : nullptr;
   step.bias = address(in.bias), step.sink = address(in.sink);
+  step.query_norm = address(in.query_norm), step.key_norm = address(in.key_norm);
+  step.query_epsilon = static_cast<float>(in.query_epsilon);
+  step.key_epsilon = static_cast<float>(in.key_epsilon);
   step.y = std::get<0>(made).mutable_data_ptr();
   step.fresh_key = std::get<1>(made).mutable_data_ptr();
   step.fresh_value = std::get<2>(made).mutable_data_ptr();

@@ -60,9 +60,10 @@ enum Number {
   TOS_ENTRY gqa_decode_##name(int64_t order, const void* query, const void* key, const void* value,        \
                               const void* past_key, const void* past_value, const int32_t* last,           \
                               const void* cos, const void* sin, const int64_t* position, const void* bias, \
-                              const void* sink, const int64_t* n, float scale, float softcap, void* y,     \
-                              void* fresh_key, void* fresh_value, int64_t* start, float* most, float* sum, \
-                              float* total, int32_t* word) {                                               \
+                              const void* sink, const void* query_norm, const void* key_norm,              \
+                              const int64_t* n, float scale, float softcap, float query_epsilon,           \
+                              float key_epsilon, void* y, void* fresh_key, void* fresh_value,              \
+                              int64_t* start, float* most, float* sum, float* total, int32_t* word) {      \
     const int64_t width = n[kWidth], own = n[kGroups] * width;                                             \
     const int64_t row = n[kHeads] * width + (n[kPacked] != 0 ? 2 * own : 0);                               \
     const type* behind = static_cast<const type*>(query) + n[kHeads] * width;                              \
@@ -72,6 +73,8 @@ enum Number {
     step.value = n[kPacked] != 0 ? behind + own : value;                                                   \
     step.past_key = past_key, step.past_value = past_value, step.last = last, step.cos = cos;              \
     step.sin = sin, step.position = position, step.bias = bias, step.sink = sink;                          \
+    step.query_norm = query_norm, step.key_norm = key_norm;                                                \
+    step.query_epsilon = query_epsilon, step.key_epsilon = key_epsilon;                                    \
     step.y = y, step.fresh_key = fresh_key, step.fresh_value = fresh_value;                                \
     step.batch = n[kBatch], step.length = n[kLength], step.heads = n[kHeads], step.groups = n[kGroups];    \
     step.width = width, step.capacity = n[kCapacity], step.total = n[kTotal], step.angles = n[kAngles];    \

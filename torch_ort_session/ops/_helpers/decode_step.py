@@ -59,6 +59,23 @@ class Weighing:
 
 
 @dataclass(frozen=True, slots=True)
+class Norms:
+    """How each head of queries and of keys is normalized before it is turned: see ``torch.rms_norm``.
+
+    Attributes:
+        query: [D], what queries are multiplied by.
+        key: [D], the same for keys.
+        query_epsilon: What is added to the mean square of a query.
+        key_epsilon: The same for keys.
+    """
+
+    query: Tensor
+    key: Tensor
+    query_epsilon: float
+    key_epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class Attending:
     """How new rows attend.
 
@@ -67,7 +84,8 @@ class Attending:
         groups: Of keys and values.
         window: Keys in sight, the query's own counted; -1 for no bound.
         bias: Added to the scores, broadcastable to [B, H, L, T].
-        weighing: The rest.
+        weighing: How scores become probabilities.
+        norms: Of queries and keys; None for none.
     """
 
     heads: int
@@ -75,6 +93,7 @@ class Attending:
     window: int
     bias: Tensor | None
     weighing: Weighing
+    norms: Norms | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +146,8 @@ def decode_step(
     if not 0 < length <= _MOST_ROWS or (length == total and length > 1) or not query.shape[0]:
         return None
     turning = () if tables is None else (tables.cos, tables.sin)
-    floats = [t for t in (*rows, *past, *turning, how.bias, weighing.sink) if t is not None]
+    norms = (None, None) if how.norms is None else (how.norms.query, how.norms.key)
+    floats = [t for t in (*rows, *past, *turning, how.bias, weighing.sink, *norms) if t is not None]
     if (
         query.dtype not in _FLOATS
         or any(t.dtype is not query.dtype for t in floats)
@@ -163,6 +183,10 @@ def decode_step(
         weighing.smooth,
         number,
         word,
+        query_norm=_dense(norms[0]),
+        key_norm=_dense(norms[1]),
+        query_epsilon=0.0 if how.norms is None else how.norms.query_epsilon,
+        key_epsilon=0.0 if how.norms is None else how.norms.key_epsilon,
     )
     return Decoded(*made)
 

@@ -23,7 +23,14 @@ from torch_ort_session.ops._helpers.attention import (
 )
 from torch_ort_session.ops._helpers.cache_rows import check_room, gives_rows
 from torch_ort_session.ops._helpers.checks import check_lengths, check_places, check_range
-from torch_ort_session.ops._helpers.decode_step import Attending, Tables, Weighing, decode_step, present
+from torch_ort_session.ops._helpers.decode_step import (
+    Attending,
+    Norms,
+    Tables,
+    Weighing,
+    decode_step,
+    present,
+)
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import (
     Stored,
@@ -133,9 +140,12 @@ def group_query_attention(
     weighing = Weighing(scale or None, softcap, head_sink, smooth_softmax == 1)
     tables = _tables(do_rotary, cos_cache, sin_cache, position_ids, rotary_interleaved)
     integers = k_quant_type != "NONE" or v_quant_type != "NONE"
-    normed = q_norm_weight is not None or k_norm_weight is not None
-    if causal and not (qk_output or sliding_window_cache or integers or normed) and query_seqlens is None:
-        how = Attending(num_heads, kv_num_heads, local_window_size, attention_bias, weighing)
+    norms = None
+    if q_norm_weight is not None and k_norm_weight is not None:
+        epsilons = (epsilon or qk_norm_epsilon for epsilon in (q_norm_epsilon, k_norm_epsilon))
+        norms = Norms(q_norm_weight, k_norm_weight, *epsilons)
+    if causal and not (qk_output or sliding_window_cache or integers) and query_seqlens is None:
+        how = Attending(num_heads, kv_num_heads, local_window_size, attention_bias, weighing, norms)
         past = past_key, past_value
         step = decode_step((query, key, value), past, seqlens_k, total_sequence_length, tables, how, ctx)
         if step is not None and past_key is not None and past_value is not None:
@@ -149,10 +159,9 @@ def group_query_attention(
             )
             return step.y, *whole, None
     q, k, v = _heads(query, key, value, num_heads, kv_num_heads)
-    if q_norm_weight is not None and k_norm_weight is not None:
-        width = q.shape[3:]
-        q = torch.rms_norm(q, width, q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
-        k = torch.rms_norm(k, width, k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
+    if norms is not None:
+        q = torch.rms_norm(q, q.shape[3:], norms.query, norms.query_epsilon)
+        k = torch.rms_norm(k, k.shape[3:], norms.key, norms.key_epsilon)
     length = q.shape[2]
     # The first call fills an empty cache, where shorter samples are padded behind.
     first = total_sequence_length == length or query_seqlens is not None or sliding_window_cache

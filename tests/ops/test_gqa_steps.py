@@ -1,0 +1,146 @@
+"""GroupQueryAttention: steps that one compiled op does, beside the plain ops that do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from onnx import TensorProto, helper
+from torch import Tensor
+
+import torch_ort_session as tos
+from torch_ort_session.ops import native
+
+pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
+
+HEADS, GROUPS, SIZE, ROOM = 6, 2, 16, 9
+NAMES = [
+    *("q", "k", "v", "past_k", "past_v", "last", "total", "cos", "sin", "position", "bias", "sink"),
+    *("k_scale", "v_scale", "q_norm", "k_norm", "counts"),
+]
+TYPES = {
+    torch.float32: TensorProto.FLOAT,
+    torch.float16: TensorProto.FLOAT16,
+    torch.bfloat16: TensorProto.BFLOAT16,
+    torch.int8: TensorProto.INT8,
+    torch.uint8: TensorProto.UINT8,
+    torch.int32: TensorProto.INT32,
+}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the ops that were handed out."""
+    found: list[str] = []
+    door = native.device_op
+
+    def watch(name: str, *tensors: Tensor | None) -> Callable[..., Any] | None:
+        op = door(name, *tensors)
+        found.extend([name] if op is not None else [])
+        return op
+
+    monkeypatch.setattr(native, "device_op", watch)
+    return found
+
+
+def session(feed: dict[str, Tensor], capture: Any, **attributes: Any) -> tos.Session:
+    names = [name if name in feed else "" for name in NAMES]
+    node = helper.make_node(
+        "GroupQueryAttention",
+        names,
+        ["y", "present_k", "present_v"],
+        domain="com.microsoft",
+        num_heads=HEADS,
+        kv_num_heads=GROUPS,
+        **attributes,
+    )
+    infos = [helper.make_tensor_value_info(name, TYPES[feed[name].dtype], None) for name in feed]
+    kinds = [TYPES[feed[name].dtype] for name in ("q", "past_k", "past_v")]
+    results = [helper.make_tensor_value_info(n, t, None) for n, t in zip(node.output, kinds, strict=True)]
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(
+        helper.make_graph([node], "g", infos, results), opset_imports=opsets, ir_version=10
+    )
+    return tos.load(model, options=tos.Options(capture=capture))
+
+
+def floats(seed: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """A new row of each of two samples behind numbers of rows that depend on the seed."""
+    random = torch.Generator().manual_seed(seed)
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random).to(dtype)
+
+    last = torch.tensor([ROOM - 1 - seed % 3, seed % ROOM])
+    return {
+        "q": made(2, 1, HEADS * SIZE),
+        "k": made(2, 1, GROUPS * SIZE),
+        "v": made(2, 1, GROUPS * SIZE),
+        "past_k": made(2, GROUPS, ROOM, SIZE),
+        "past_v": made(2, GROUPS, ROOM, SIZE),
+        "last": last.to(torch.int32),
+        "total": torch.tensor(ROOM, dtype=torch.int32),
+    }
+
+
+def turning(seed: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """Cosines and sines."""
+    angles = torch.rand(40, SIZE // 2, generator=torch.Generator().manual_seed(seed)) * 6
+    return {"cos": angles.cos().to(dtype), "sin": angles.sin().to(dtype)}
+
+
+def norms(seed: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    return {name: torch.randn(SIZE, generator=random).to(dtype) + 1 for name in ("q_norm", "k_norm")}
+
+
+def assert_steps_agree(
+    feeds: list[dict[str, Tensor]],
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    rows: Callable[[int], int] = lambda last: last + 1,
+    **attributes: Any,
+) -> None:
+    """The compiled op does them, eagerly and in replays, as plain ops do; `rows` are those that count."""
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "device_op", lambda *_: None)
+        plain = session(feeds[0], "off", **attributes)
+        wanted = [plain.run(None, feed) for feed in feeds]
+    assert asked == []
+    eager, captured = (session(feeds[0], capture, **attributes) for capture in ("off", "auto"))
+    tolerance = TOLERANCE[feeds[0]["q"].dtype]
+    for feed, (want_y, *want) in zip(feeds, wanted, strict=True):
+        for one in (eager, captured):
+            y, *got = one.run(None, feed)
+            for b, last in enumerate(feed["last"].tolist()):
+                count = int(feed["counts"][b]) if "counts" in feed else y.shape[1]
+                torch.testing.assert_close(y[b, :count], want_y[b, :count], rtol=tolerance, atol=tolerance)
+                for ours, theirs in zip(got, want, strict=True):
+                    assert ours.dtype is theirs.dtype and ours.shape == theirs.shape
+                    ours, theirs = ours[b, :, : rows(last)], theirs[b, :, : rows(last)]
+                    if not ours.is_floating_point():
+                        assert torch.equal(ours, theirs)
+                        continue
+                    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    assert asked.count("gqa_decode") >= len(feeds)
+    assert captured.stats()["replays"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"qk_norm_epsilon": 0.5, "do_rotary": 1},
+        {"q_norm_epsilon": 0.3, "k_norm_epsilon": 2.0, "do_rotary": 1, "rotary_interleaved": 1},
+    ],
+)
+def test_heads_are_normalized_within_the_step(
+    attributes: dict[str, Any], dtype: torch.dtype, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned = turning(0, dtype) if "do_rotary" in attributes else {}
+    feeds = [floats(seed, dtype) | turned | norms(seed, dtype) for seed in range(5)]
+    assert_steps_agree(feeds, asked, monkeypatch, **attributes)
