@@ -51,6 +51,6 @@ def test_a_bad_index_that_nobody_is_told_of_is_told(threads):
 
 def test_another_result_than_torchs_is_a_miss(threads, monkeypatch):
     monkeypatch.setattr(validation, "expected", lambda feed: torch.zeros(1))
-    _, misses = validation.measure(1, 1, 0.0)
+    _, misses = validation.measure(1, 1, 0.0, 2)
     assert "replayed, 1 indices, validate='off': another result than torch's" in misses
     assert "replayed, 1 indices: the run after a bad index is wrong" in misses
