@@ -13,8 +13,8 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.ops import native
-from torch_ort_session.ops.native import BuildTarget
+from torch_ort_session.ops import native, native_files
+from torch_ort_session.ops.native_files import BuildTarget
 
 OTHER = BuildTarget("2.12.1+cu130", "13.0", "3.12")
 HERE = BuildTarget("2.13.0+cpu", None, "3.11")
@@ -23,10 +23,10 @@ HERE = BuildTarget("2.13.0+cpu", None, "3.11")
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that runs `HERE`, with no library built, none loaded and an empty cache folder."""
-    monkeypatch.setattr(native, "running", lambda: HERE)
-    monkeypatch.setattr(native, "_recorded", lambda: None)
+    monkeypatch.setattr(native_files, "running", lambda: HERE)
+    monkeypatch.setattr(native_files, "recorded", lambda: None)
     monkeypatch.setattr(native, "_registered", lambda: False)
-    monkeypatch.setattr(native, "_cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(native_files, "cache_folder", lambda: tmp_path)
     native._load_once.cache_clear()
     yield tmp_path
     native._load_once.cache_clear()
@@ -63,7 +63,7 @@ def test_status_is_silent_and_loads_nothing(bare: Path) -> None:
 def test_a_library_for_another_torch_is_never_opened(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = bare / "library.so"
     library.write_bytes(b"")
-    monkeypatch.setattr(native, "_recorded", lambda: (OTHER, library))
+    monkeypatch.setattr(native_files, "recorded", lambda: (OTHER, library))
     monkeypatch.setattr(torch.ops, "load_library", lambda path: pytest.fail("opened"))
     assert_expected_inline(
         warning_of_load(),
@@ -77,14 +77,14 @@ this process runs torch 2.13.0+cpu, CUDA none, Python 3.11;
 def test_a_recorded_library_that_is_gone_counts_as_not_built(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "_recorded", lambda: (HERE, bare / "gone.so"))
+    monkeypatch.setattr(native_files, "recorded", lambda: (HERE, bare / "gone.so"))
     assert native.status().reason == "extension not built"
 
 
 def test_a_library_that_cannot_be_opened_is_reported(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = bare / "library.so"
     library.write_bytes(b"not a library")
-    monkeypatch.setattr(native, "_recorded", lambda: (HERE, library))
+    monkeypatch.setattr(native_files, "recorded", lambda: (HERE, library))
     assert native.status() == native.Status(library, False, "")
     assert f"native ops are off: {library} cannot be loaded: " in warning_of_load()
     assert native.status().library is None
@@ -93,7 +93,7 @@ def test_a_library_that_cannot_be_opened_is_reported(bare: Path, monkeypatch: py
 def test_a_library_of_another_abi_is_refused(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = bare / "library.so"
     library.write_bytes(b"")
-    monkeypatch.setattr(native, "_recorded", lambda: (HERE, library))
+    monkeypatch.setattr(native_files, "recorded", lambda: (HERE, library))
     monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
     monkeypatch.setattr(torch.ops.torch_ort_session, "abi_version", lambda: 99, raising=False)
     told = f"the loaded extension speaks ABI 99,\nthis package speaks ABI {native.ABI_VERSION};"
@@ -101,19 +101,19 @@ def test_a_library_of_another_abi_is_refused(bare: Path, monkeypatch: pytest.Mon
 
 
 def test_a_library_built_just_in_time_is_found(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_recorded", lambda: (OTHER, bare / "other.so"))
-    built = native._library_in(bare)
+    monkeypatch.setattr(native_files, "recorded", lambda: (OTHER, bare / "other.so"))
+    built = native_files.library_in(bare)
     built.write_bytes(b"")
     assert native.status() == native.Status(built, False, "")
 
 
 def test_the_name_of_a_build_carries_torch_python_and_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "running", lambda: HERE)
-    name = native._module_name()
+    monkeypatch.setattr(native_files, "running", lambda: HERE)
+    name = native_files.module_name()
     assert name.startswith("tos_native_torch_2_13_0_cpu_py_3_11_")
-    assert len({p.name for p in native._source_files()} & {"register.cpp", "abi.h"}) == 2
-    monkeypatch.setattr(native, "_source_files", list)
-    assert native._module_name() != name
+    assert len({p.name for p in native_files.source_files()} & {"register.cpp", "abi.h"}) == 2
+    monkeypatch.setattr(native_files, "source_files", list)
+    assert native_files.module_name() != name
 
 
 def test_a_loaded_extension_is_not_built_over(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_a_loaded_extension_is_not_built_over(bare: Path, monkeypatch: pytest.Mo
 def test_a_build_without_sources_says_where_they_should_be(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "_source_root", lambda: bare / "csrc")
+    monkeypatch.setattr(native_files, "source_root", lambda: bare / "csrc")
     with pytest.raises(RuntimeError) as caught:
         native.build()
     assert str(caught.value) == f"the extension's sources are not in {bare / 'csrc'}"

@@ -13,7 +13,7 @@ from runtime.capturelab import CHAIN, agree, counted, reasons, session_on, state
 from textmodel import load, message, model, wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native, native_files
 from torch_ort_session.plan.report import DeclineReport, Reason
 from torch_ort_session.runtime.readiness import BackendReport, Extension, NativeUse, Readiness, ready_on
 
@@ -153,7 +153,7 @@ def test_m22_with_the_extension_there_is_a_tape() -> None:
     ready = ready_on(CPU)
     assert (ready.recorder, ready.reason, ready.extension.reason) == ("tape", "", "")
     assert ready.extension.library == str(native.library()) and ready.extension.abi == native.ABI_VERSION
-    assert ready.extension.built_for == str(native.running())
+    assert ready.extension.built_for == str(native_files.running())
 
 
 def test_m22_the_eager_path_is_chosen_at_load_and_not_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from torch_ort_session.cli.common import CommandError
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native, native_files
 
 
 def add(commands: argparse._SubParsersAction[Any]) -> None:
@@ -24,9 +24,9 @@ def run(args: argparse.Namespace) -> int:
         print(status.library if status.usable else f"not usable: {status.reason}")
         return 0 if status.usable else 1
     if status.usable:
-        print(f"nothing to do: {status.library} fits {native.running()}")
+        print(f"nothing to do: {status.library} fits {native_files.running()}")
         return 0
-    print(f"building for {native.running()}", flush=True)
+    print(f"building for {native_files.running()}", flush=True)
     try:
         library = native.build(verbose=args.verbose)
     except (RuntimeError, OSError) as error:

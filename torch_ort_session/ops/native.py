@@ -7,8 +7,6 @@ a wrong build can import silently, and a second library of the same namespace ab
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib
 import logging
 import shutil
 import sys
@@ -23,11 +21,11 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from torch_ort_session._version import __version__
 from torch_ort_session.ops import (
     native_attention,
     native_bytes,
     native_checks,
+    native_files,
     native_norms,
     native_recurrent,
     native_shapes,
@@ -35,11 +33,9 @@ from torch_ort_session.ops import (
 )
 
 _LOG = logging.getLogger(__name__)
-_PACKAGE = Path(__file__).resolve().parent.parent
 _LOCK = threading.Lock()
 _BUILD_HINT = "`torch-ort-session build` compiles it for the installed torch"
 
-_JIT_PREFIX = "tos_native_torch_"
 _RELEASE_ARCHITECTURES = (80, 90, 100)
 
 # Without it torch's own parallel loops run on one thread in the extension's code.
@@ -47,24 +43,6 @@ _THREADS = ("-fopenmp",) if sys.platform == "linux" else ()
 
 ABI_VERSION = 5
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildTarget:
-    """What a library is built for.
-
-    Attributes:
-        torch: torch's version with its local part, such as ``2.13.0+cpu``.
-        cuda: CUDA version of that torch, None for a CPU build.
-        python: Python's major and minor version.
-    """
-
-    torch: str
-    cuda: str | None
-    python: str
-
-    def __str__(self) -> str:
-        return f"torch {self.torch}, CUDA {self.cuda or 'none'}, Python {self.python}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +65,12 @@ class Status:
         return not self.reason
 
 
-def running() -> BuildTarget:
-    """The target that a library must have been built for to fit this process."""
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return BuildTarget(str(torch.__version__), torch.version.cuda, python)
-
-
 def status() -> Status:
     """What :func:`load` would find, without loading or warning."""
     if _load_once.cache_info().currsize:
         reason = _load_once()
-        return Status(None if reason else _find()[0], not reason, reason)
-    library, reason = _find()
+        return Status(None if reason else native_files.find()[0], not reason, reason)
+    library, reason = native_files.find()
     return Status(library, False, reason)
 
 
@@ -115,7 +87,7 @@ def load() -> bool:
 def library() -> Path | None:
     """The library that is loaded in this process, None when none is."""
     loaded = (Path(str(path)) for path in torch.ops.loaded_libraries)
-    return next((p for p in loaded if p.name.startswith(("_native.", _JIT_PREFIX))), None)
+    return next((p for p in loaded if p.name.startswith(("_native.", native_files.JIT_PREFIX))), None)
 
 
 def has_kernel(name: str, device: str) -> bool:
@@ -236,9 +208,9 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
     with _LOCK:
         if _registered():
             raise RuntimeError("the extension is loaded in this process already; build it in a fresh one")
-        sources = [p for p in _source_files() if p.suffix == ".cpp"]
+        sources = [p for p in native_files.source_files() if p.suffix == ".cpp"]
         if not sources:
-            raise RuntimeError(f"the extension's sources are not in {_source_root()}")
+            raise RuntimeError(f"the extension's sources are not in {native_files.source_root()}")
         # Imported here: it pulls in setuptools, which costs more than the whole package.
         from torch.utils import cpp_extension
 
@@ -247,15 +219,15 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
             raise RuntimeError(f"no C++ compiler ({compiler}) was found; install one, or name one in CXX")
         with_cuda = torch.version.cuda is not None and cpp_extension.CUDA_HOME is not None
         if with_cuda:
-            sources += [p for p in _source_files() if p.suffix == ".cu"]
+            sources += [p for p in native_files.source_files() if p.suffix == ".cu"]
         else:
-            sources = [p for p in sources if p.parent != _source_root() / "cuda"]
-        folder = directory if directory is not None else _cache_folder()
+            sources = [p for p in sources if p.parent != native_files.source_root() / "cuda"]
+        folder = directory if directory is not None else native_files.cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         cpp_extension.load(
-            name=_module_name(),
+            name=native_files.module_name(),
             sources=[str(p) for p in sources],
-            extra_include_paths=[str(_source_root() / "include")],
+            extra_include_paths=[str(native_files.source_root() / "include")],
             extra_cflags=["-O2", "-g0", "-fvisibility=hidden", *_THREADS],
             extra_ldflags=list(_THREADS),
             extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],
@@ -265,7 +237,7 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
             is_python_module=False,
         )
         _load_once.cache_clear()
-        return _library_in(folder)
+        return native_files.library_in(folder)
 
 
 def _architecture_flags(helpers: ModuleType) -> list[str]:
@@ -282,7 +254,7 @@ def _architecture_flags(helpers: ModuleType) -> list[str]:
 @functools.cache
 def _load_once() -> str:
     """Load the library; the reason it cannot be used, or nothing."""
-    library, reason = _find()
+    library, reason = native_files.find()
     if library is not None and not _registered():
         try:
             torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
@@ -321,56 +293,5 @@ def _describe_ops() -> None:
         module.describe(lambda name: hasattr(torch.ops.torch_ort_session, name))
 
 
-def _find() -> tuple[Path | None, str]:
-    """The library that fits, or why there is none; nothing is opened."""
-    target = running()
-    recorded = _recorded()
-    reason = "extension not built"
-    if recorded is not None:
-        built_for, library = recorded
-        if built_for == target and library.is_file():
-            return library, ""
-        if built_for != target:
-            reason = f"the extension was built for {built_for}, this process runs {target}"
-    jit = _library_in(_cache_folder())
-    return (jit, "") if jit.is_file() else (None, reason)
-
-
-def _recorded() -> tuple[BuildTarget, Path] | None:
-    """What setup.py recorded beside the library that it built, None for a pure-Python package."""
-    try:
-        info = importlib.import_module("torch_ort_session._build_info")
-    except ModuleNotFoundError:
-        return None
-    return BuildTarget(info.TORCH, info.CUDA, info.PYTHON), _PACKAGE / str(info.LIBRARY)
-
-
 def _registered() -> bool:
     return hasattr(torch.ops.torch_ort_session, "abi_version")
-
-
-def _source_root() -> Path:
-    installed = _PACKAGE / "csrc"
-    return installed if installed.is_dir() else _PACKAGE.parent / "csrc"
-
-
-def _source_files() -> list[Path]:
-    return sorted(p for p in _source_root().rglob("*") if p.suffix in {".cpp", ".cu", ".cuh", ".h"})
-
-
-def _module_name() -> str:
-    """Name of a library built just in time: one for each torch, Python and state of the sources."""
-    digest = hashlib.sha256()
-    for path in _source_files():
-        digest.update(path.relative_to(_source_root()).as_posix().encode() + b"\0" + path.read_bytes())
-    target = running()
-    words = f"{_JIT_PREFIX}{target.torch}_py_{target.python}_{digest.hexdigest()[:12]}"
-    return "".join(c if c.isalnum() else "_" for c in words)
-
-
-def _cache_folder() -> Path:
-    return Path.home() / ".cache" / "torch_ort_session" / __version__ / _module_name()
-
-
-def _library_in(folder: Path) -> Path:
-    return folder / f"{_module_name()}{'.pyd' if sys.platform == 'win32' else '.so'}"

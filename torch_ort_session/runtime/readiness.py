@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torch_ort_session.ir.graph import Graph
-from torch_ort_session.ops import native, registry
+from torch_ort_session.ops import native, native_files, registry
 from torch_ort_session.ops.uses import native_ops
 from torch_ort_session.runtime.record import Recorder, unavailable
 
@@ -192,7 +192,7 @@ def ready_on(device: torch.device) -> Readiness:
     found = extension()
     why = unavailable(device)
     recorder = "none" if why else "CUDA graphs" if device.type == "cuda" else "tape"
-    return Readiness(str(device), str(native.running()), found, recorder, why)
+    return Readiness(str(device), str(native_files.running()), found, recorder, why)
 
 
 def extension() -> Extension:
@@ -208,7 +208,7 @@ def extension() -> Extension:
     ops = _native_ops()
     return Extension(
         str(library),
-        str(native.running()),
+        str(native_files.running()),
         native.ABI_VERSION,
         ops,
         stamp,
