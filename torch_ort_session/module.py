@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import torch
+import torch.utils._pytree as pytree
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ort_session.errors import ModelError, UnsupportedOp, UnsupportedOpError
 from torch_ort_session.ir.graph import Graph, Node, Weight
@@ -33,6 +36,103 @@ _TRAIN = "train mode is not supported for operators that behave differently in i
 _EVAL = "Stay in eval mode: gradients flow there too, with the stored statistics and without dropout."
 
 
+class Handle:
+    """What ``torch.compile`` takes for a constant: a run whose Python is none of its business.
+
+    Compilers keep their constants, and would keep the weights of a model that is gone.
+
+    Args:
+        run: What is called.
+    """
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: ModuleRun) -> None:
+        self._run = weakref.ref(run)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run."""
+        run = self._run()
+        assert run is not None
+        return run(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+pytree.register_constant(Handle)
+
+
+class ModuleRun:
+    """Runs of a module on weights that it is given.
+
+    Attributes:
+        session: The module's.
+        names: Of the weights, in the order in which they are given.
+        made: By device, what runs there and whose turn it is.
+        handle: For ``torch.compile``.
+    """
+
+    def __init__(self, session: Session, names: tuple[str, ...]) -> None:
+        self.session = session
+        self.names = names
+        self.made: dict[torch.device, tuple[Program, AbstractContextManager[Any]]] = {}
+        self.handle = Handle(self)
+
+    def __call__(self, weights: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        """Run: see :meth:`SessionModule.forward`.
+
+        Args:
+            weights: Those that are named, and behind them others that the module has.
+            args: Positional inputs, or one mapping.
+            kwargs: Keyword inputs.
+        """
+        graph = self.session.graph
+        feed = self.session.feed_of(args, kwargs)
+        device = weights[0].device if weights else self.session.device
+        program, turn = self._program(device)
+        on_host = program.steps.host_inputs
+        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
+        inputs: dict[str, Value] = {**dict(zip(self.names, weights, strict=False)), **fed}
+        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
+        if grad:
+            inputs = feeds.recordable(inputs)
+        values = list(program.steps.template)
+        for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
+            if name in inputs:
+                values[place] = inputs[name]
+        # A graph that is exported would switch gradients itself, and an error in between leave them off.
+        mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad
+        modes = RunModes(device, mode, self.session.options.num_threads)
+        with turn, modes, submission(program, None):
+            execute(program, values)
+            results = [values[i] for i in program.steps.outputs]
+            results = own(results, program.constants, inputs.values(), device)
+        names = [info.name for info in graph.outputs]
+        return results[0] if len(results) == 1 else Outputs(names, results)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ModuleRun, (self.session, self.names))
+
+    def _program(self, device: torch.device) -> tuple[Program, AbstractContextManager[Any]]:
+        found = self.made.get(device)
+        if found is None:
+            # Where torch itself refuses bad data forward runs in several threads at once; a word is for one
+            # at a time.
+            validated = device.type not in _REFUSING
+            validation = validation_for(device, self.session.options.validate) if validated else None
+            setting = Setting(device, _constant, frozenset(self.names), validation)
+            # What a tracer saw of it would be its own, and of no use to anybody else.
+            with _disable_current_modes():
+                program = bind_steps(build_steps(self.session.graph, setting))
+            turn = contextlib.nullcontext() if program.validation is None else threading.RLock()
+            found = self.made[device] = (program, turn)
+        return found
+
+
 class SessionModule(nn.Module):
     """A model with weights of its own; made by :meth:`Session.module`.
 
@@ -48,7 +148,7 @@ class SessionModule(nn.Module):
         self._session = session
         self._paths: dict[str, str] = {}
         self._bound: dict[str, str] = {}
-        self._programs: dict[torch.device, tuple[Program, AbstractContextManager[Any]]] = {}
+        self._programs = ModuleRun(session, ())
         on_host, statistics = _read_on_host(session.graph), _statistics(session.graph)
         for name, weight in _stored(session.graph):
             if not isinstance(weight.data, torch.Tensor):
@@ -58,6 +158,7 @@ class SessionModule(nn.Module):
             data = weight.data.detach().clone().to(session.device)
             paths = self._bound if bound else self._paths
             paths[name] = _register(self, name, data, learnt)
+        self._programs = ModuleRun(session, tuple(self._paths))
         self.register_load_state_dict_post_hook(_check_bound)  # type: ignore[no-untyped-call]
         super().train(False)
 
@@ -82,48 +183,17 @@ class SessionModule(nn.Module):
             The output of a model with one, else :class:`Outputs`; differentiable when grad mode is on and a
             Parameter or feed requires grad.
         """
-        graph = self._session.graph
-        feed = self._session.feed_of(args, kwargs)
         state = self._state()
-        weights = {name: state[path] for name, path in self._paths.items()}
-        device = next((value.device for value in state.values()), self._session.device)
-        program, turn = self._program(device)
-        on_host = program.steps.host_inputs
-        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
-        inputs: dict[str, Value] = {**weights, **fed}
-        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
-        if grad:
-            inputs = feeds.recordable(inputs)
-        values = list(program.steps.template)
-        for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
-            if name in inputs:
-                values[place] = inputs[name]
-        # A graph that is exported would switch gradients itself, and an error in between leave them off.
-        mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad
-        modes = RunModes(device, mode, self._session.options.num_threads)
-        with turn, modes, submission(program, None):
-            execute(program, values)
-            results = [values[i] for i in program.steps.outputs]
-            results = own(results, program.constants, inputs.values(), device)
-        names = [info.name for info in graph.outputs]
-        return results[0] if len(results) == 1 else Outputs(names, results)
+        weights = [state[path] for paths in (self._paths, self._bound) for path in paths.values()]
+        if not torch.compiler.is_dynamo_compiling():
+            return self._programs(weights, *args, **kwargs)
+        from torch_ort_session.runtime import compiled
+
+        return compiled.call(self._programs.handle, weights, *args, **kwargs)
 
     def _state(self) -> dict[str, torch.Tensor]:
         parameters = dict(self.named_parameters(remove_duplicate=False))
         return {**parameters, **dict(self.named_buffers(remove_duplicate=False))}
-
-    def _program(self, device: torch.device) -> tuple[Program, AbstractContextManager[Any]]:
-        made = self._programs.get(device)
-        if made is None:
-            # Where torch itself refuses bad data forward runs in several threads at once; a word is for one
-            # at a time.
-            validated = device.type not in _REFUSING
-            validation = validation_for(device, self._session.options.validate) if validated else None
-            setting = Setting(device, _constant, frozenset(self._paths), validation)
-            program = bind_steps(build_steps(self._session.graph, setting))
-            turn = contextlib.nullcontext() if program.validation is None else threading.RLock()
-            made = self._programs[device] = (program, turn)
-        return made
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
         for value in self._state().values():
@@ -133,12 +203,9 @@ class SessionModule(nn.Module):
                     f"the weights cannot become {moved.dtype}: the model declares {value.dtype} for them, "
                     "its inputs and its casts; convert the ONNX model and load that"
                 )
-        self._programs.clear()
+        self._programs.made.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_programs": {}}
 
     def extra_repr(self) -> str:
         """The model it was made from."""
