@@ -1,13 +1,13 @@
 // One row times a weight of floats, at the pace at which memory gives the weight.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "tos/gemv_check.h"
 #include "tos/reals.h"
 #include "tos/shares.h"
 #include "tos/weights.h"
@@ -21,24 +21,6 @@ constexpr int64_t kTile = 4096;
 constexpr int64_t kTogether = 8;
 
 int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-void check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  TORCH_CHECK_VALUE(is_real(x) && x.dim() > 0 && c10::multiply_integers(x.sizes().slice(0, x.dim() - 1)) == 1,
-                    "gemv: the first factor is not one row of floats");
-  TORCH_CHECK_VALUE(weight.dim() == 2 && weight.scalar_type() == x.scalar_type(),
-                    "gemv: the weight is not a matrix of the row's type");
-  TORCH_CHECK_VALUE(weight.size(0) == x.numel(), "gemv: a row of ", x.numel(), " and a weight of ",
-                    weight.size(0), " rows");
-  TORCH_CHECK_VALUE(
-      !bias.has_value() || (bias->scalar_type() == x.scalar_type() && bias->numel() == weight.size(1)),
-      "gemv: the bias is not ", weight.size(1), " floats of the row's type");
-}
-
-std::vector<int64_t> shape_of(const at::Tensor& x, const at::Tensor& weight) {
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.back() = weight.size(1);
-  return shape;
-}
 
 // y = x @ weight [K, N] in floats, of a weight whose columns lie one behind the other.
 void multiply_columns(const WeightKernels& kernels, const float* x, const at::Tensor& weight, float* y) {
@@ -77,20 +59,15 @@ void multiply_rows(const WeightKernels& kernels, const float* x, const at::Tenso
 
 at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                      int64_t instructions, at::Tensor& out) {
-  check(x, weight, bias);
+  check_gemv(x, weight, bias);
   const WeightKernels& kernels = kernels_for(instructions);
-  TORCH_CHECK_VALUE(
-      out.scalar_type() == x.scalar_type() && out.sizes() == shape_of(x, weight) && out.is_contiguous(),
-      "gemv: the result does not fit into what is given for it");
+  check_gemv_out(x, weight, out);
   const int64_t count = x.numel(), columns = weight.size(1);
-  const bool laid = (weight.stride(0) == 1 && weight.stride(1) >= count) ||
-                    (weight.stride(1) == 1 && weight.stride(0) >= columns);
-  const at::Tensor dense = laid ? weight : weight.contiguous();
+  const GemvWeight laid(weight);
   const at::Tensor row = x.contiguous();
   std::vector<float> wide(static_cast<size_t>(count)), total(static_cast<size_t>(columns));
   with_reals(row, [&](const auto* from) { widen(from, count, wide.data()); });
-  const bool turned = dense.stride(0) == 1 && dense.stride(1) >= count;
-  (turned ? multiply_columns : multiply_rows)(kernels, wide.data(), dense, total.data());
+  (laid.turned ? multiply_columns : multiply_rows)(kernels, wide.data(), laid.held, total.data());
   const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   with_reals(out, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
@@ -105,8 +82,8 @@ at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::o
 
 at::Tensor gemv(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                 int64_t instructions) {
-  check(x, weight, bias);
-  at::Tensor out = at::empty(shape_of(x, weight), x.options().memory_format(at::MemoryFormat::Contiguous));
+  check_gemv(x, weight, bias);
+  at::Tensor out = at::empty(gemv_shape(x, weight), x.options().memory_format(at::MemoryFormat::Contiguous));
   return gemv_out(x, weight, bias, instructions, out);
 }
 

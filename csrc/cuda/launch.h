@@ -9,6 +9,7 @@
 #include "tos/cache_append.h"
 #include "tos/check_index.h"
 #include "tos/gqa_decode.h"
+#include "tos/real.h"
 #include "tos/sample.h"
 #include "tos/strides.h"
 #include "tos/word.h"
@@ -40,8 +41,6 @@ struct CheckedValues {
 void launch_check_index(const CheckedValues& values, Wrapping rule, const Report& report,
                         cudaStream_t stream);
 void launch_check_range(const CheckedValues& values, Within rule, const Report& report, cudaStream_t stream);
-
-enum class Real : int { kFloat, kHalf, kBFloat16 };
 
 // Addresses of rows of one type; see SkipRmsNorm in skip_rms_norm.cuh.
 struct RowNorm {
@@ -97,6 +96,25 @@ constexpr int64_t kGqaWidestHead = 256;
 int64_t gqa_parts_of(const GqaDecode& step);
 void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scratch, const Report& report,
                        cudaStream_t stream);
+
+// Addresses of a row, of a weight of the same type whose rows, or whose columns where it is `turned`, lie
+// `stride` apart, and of the sums of `parts` of its rows where there are several; see gemv.cuh.
+struct GemvAddresses {
+  const void* x;
+  const void* weight;
+  const void* bias;
+  void* y;
+  float* sums;
+  int64_t rows;
+  int64_t columns;
+  int64_t stride;
+  bool turned;
+};
+
+// In how many parts the rows of a weight that is not turned are multiplied.
+int64_t gemv_parts_of(Real type, const GemvAddresses& from);
+// There is at least one column.
+void launch_gemv(Real type, const GemvAddresses& from, cudaStream_t stream);
 
 // Addresses of a weight of 4 or 8 bits, whose scales, and zero points that are not packed, are of one type;
 // see NbitsWeight in nbits.cuh.

@@ -26,6 +26,7 @@ ON_CUDA = {
     "cache_appended",
     "check_index",
     "expert_rows",
+    "gemv",
     "gqa_decode",
     "matmul_nbits",
     "rotary",

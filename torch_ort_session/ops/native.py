@@ -165,7 +165,9 @@ def _op(name: str, overload: str) -> Callable[..., Any] | None:
     return op
 
 
-def device_op(name: str, *tensors: torch.Tensor | None) -> Callable[..., Any] | None:
+def device_op(
+    name: str, *tensors: torch.Tensor | None, overload: str = "default"
+) -> Callable[..., Any] | None:
     """An op of ``csrc`` by its name for the device of some tensors; None where plain ops have to do instead.
 
     They have to without the op for that device, where gradients are wanted, and under function transforms.
@@ -173,6 +175,7 @@ def device_op(name: str, *tensors: torch.Tensor | None) -> Callable[..., Any] | 
     Args:
         name: As ``csrc/register.cpp`` has it.
         tensors: Plain tensors that the op would be given, the first of which is there.
+        overload: Which form of the op.
     """
     given = [t for t in tensors if t is not None]
     device = given[0].device
@@ -184,7 +187,8 @@ def device_op(name: str, *tensors: torch.Tensor | None) -> Callable[..., Any] | 
         return None
     if not _load_once.cache_info().currsize and not status().usable:
         return None
-    return _op_on(name, device.type) if load() else None
+    found = _op_on(name, device.type) if load() else None
+    return found if found is None or overload == "default" else _op(name, overload)
 
 
 @functools.cache

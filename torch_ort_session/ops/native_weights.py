@@ -1,7 +1,7 @@
 """What the products with weights that are read once give where there is no data, and their gradients.
 
-The ops are ``gemv.cpp``, ``matmul_nbits.cpp`` and ``expert_rows.cpp`` of ``csrc/cpu``, the last two of
-``csrc/cuda`` as well; :mod:`.native` hands them out.
+The ops are ``gemv.cpp``, ``matmul_nbits.cpp`` and ``expert_rows.cpp`` of ``csrc/cpu``, and their twins of
+``csrc/cuda``; :mod:`.native` hands them out.
 """
 
 from __future__ import annotations

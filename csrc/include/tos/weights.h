@@ -3,14 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tos/real.h"
 #include "tos/steps.h"
 
 // Products with weights that one step reads once, on raw pointers. Each set of instructions has a table of
 // its own; none of these functions allocates or throws, and none reads outside of what it is given.
 namespace tos {
-
-// How floats are stored.
-enum class Real : int { kFloat, kHalf, kBFloat16 };
 
 // Numbers of a few bits [rows, blocks, block_bytes], the lowest bits of a byte first. A number counts
 // `(number - zero) * scale`, with a scale and a zero for each block.
