@@ -99,5 +99,10 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "gru_layer(Tensor gates, Tensor recurrence, Tensor bias, Tensor h, Tensor? lengths, int direction, "
       "float "
       "clip, bool linear, int instructions=-1) -> (Tensor, Tensor)");
+  m.def("elementwise_chain(Tensor[] inputs, int[] program, float[] constants, int instructions=-1) -> Tensor",
+        {at::Tag::pointwise});
+  m.def(torch::schema("elementwise_chain.out(Tensor[] inputs, int[] program, float[] constants, "
+                      "int instructions=-1, *, Tensor(a!) out) -> Tensor(a!)"),
+        tags);
   m.def("top_k(Tensor x, int k, int axis, bool largest) -> Tensor");
 }

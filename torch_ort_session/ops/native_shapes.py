@@ -1,8 +1,8 @@
-"""What ops of ``csrc/cpu`` give where there is no data: for torch.compile and torch.export."""
+"""What ops of ``csrc`` give where there is no data: for torch.compile and torch.export."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,10 +10,12 @@ from torch import Tensor
 
 def describe(known: Callable[[str], bool]) -> None:
     """Tell torch, once the extension is loaded, of those of its ops that are known there."""
-    for shape in (_non_max_suppression, _forest_votes, _top_k):
+    for shape in (_non_max_suppression, _forest_votes, _top_k, _elementwise_chain):
         name = shape.__name__.lstrip("_")
         if known(name):
             torch.library.register_fake(f"torch_ort_session::{name}", shape)
+    if known("elementwise_chain"):
+        torch.library.register_fake("torch_ort_session::elementwise_chain.out", _elementwise_chain_out)
 
 
 def _non_max_suppression(
@@ -41,3 +43,21 @@ def _forest_votes(
 def _top_k(x: Tensor, k: int, axis: int, largest: bool) -> Tensor:
     shape = [*x.shape[:axis], k, *x.shape[axis + 1 :]]
     return x.new_empty(shape, dtype=torch.int64)
+
+
+def _elementwise_chain(
+    inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[float], instructions: int = -1
+) -> Tensor:
+    shape = torch.broadcast_shapes(*(each.shape for each in inputs))  # type: ignore[no-untyped-call]
+    return inputs[0].new_empty(shape)
+
+
+def _elementwise_chain_out(
+    inputs: Sequence[Tensor],
+    program: Sequence[int],
+    constants: Sequence[float],
+    instructions: int = -1,
+    *,
+    out: Tensor,
+) -> Tensor:
+    return out

@@ -1,0 +1,36 @@
+// Chains of elementwise steps, for AVX2, FMA and F16C.
+#include "tos/chain_rows.h"
+
+#ifdef TOS_X86
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+// Behind the includes: what those define may be shared with files for other machines.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c")
+#endif
+
+#define TOS_LANES 8
+#include "tos/row_vectors.h"
+
+namespace tos {
+
+#include "tos/chain_body.h"
+
+extern const ChainKernel kAvx2Chain = chain;
+
+}  // namespace tos
+
+// gcc instantiates templates at the end of the file, with what is set there.
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+#endif  // TOS_X86

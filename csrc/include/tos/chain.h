@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tos/portable.h"
+
+// Chains of elementwise steps that one pass computes, as any device is given them.
+namespace tos {
+
+constexpr int kChainInputs = 8;
+constexpr int kChainConstants = 16;
+constexpr int kChainRows = 32;
+constexpr int kChainRegisters = kChainInputs + kChainConstants + kChainRows;
+// Dimensions of an input where those that lie behind one another count as one.
+constexpr int kChainDims = 6;
+
+// What a row computes; native_chain.py names the same numbers.
+enum class ChainCode : int {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMin,  // like kMax NaN where an operand is
+  kMax,
+  kPow,
+  kNeg,
+  kAbs,
+  kReciprocal,
+  kSqrt,
+  kExp,
+  kLog,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kFloor,
+  kCeil,
+  kRound,  // halves to the even one
+  kSin,
+  kCos,
+  kSquare,
+  kCube,
+  kSoftplus,
+  kSoftsign,
+  kMish,
+  kClip,         // a, low, high; a bound may be absent, and wins as `high` where they cross
+  kLeakyRelu,    // a, alpha
+  kElu,          // a, alpha
+  kHardSigmoid,  // a, alpha, beta
+  kHardSwish,
+  kGeluErf,
+  kGeluTanh,
+  kSilu,
+  kCount
+};
+
+// Operands that a code takes; of kClip those behind the first may be absent.
+TOS_PORTABLE constexpr int chain_operands(ChainCode code) {
+  switch (code) {
+    case ChainCode::kAdd:
+    case ChainCode::kSub:
+    case ChainCode::kMul:
+    case ChainCode::kDiv:
+    case ChainCode::kMin:
+    case ChainCode::kMax:
+    case ChainCode::kPow:
+    case ChainCode::kLeakyRelu:
+    case ChainCode::kElu:
+      return 2;
+    case ChainCode::kClip:
+    case ChainCode::kHardSigmoid:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+// Registers are numbered: inputs, constants, results of the rows in order.
+struct ChainRow {
+  int8_t code;
+  int8_t operands[3];  // registers, -1 for none
+};
+
+// The last row is the result. The result of every row is rounded to the type of the inputs.
+struct ChainProgram {
+  int inputs;
+  int constants;
+  int rows;
+  float constant[kChainConstants];
+  ChainRow row[kChainRows];
+};
+
+// Where an input lies, in elements; the first dimension is the innermost one.
+template <class Index>
+struct ChainInput {
+  const void* data;
+  int dims;
+  Index size[kChainDims];
+  Index stride[kChainDims];
+
+  // One element behind the other.
+  TOS_PORTABLE bool flat() const { return dims == 1 && stride[0] == 1; }
+  TOS_PORTABLE bool single() const { return dims == 1 && stride[0] == 0; }
+
+  // Of the element of the result of that number.
+  TOS_PORTABLE Index place(Index number) const {
+    Index at = 0;
+    for (int d = 0; d + 1 < dims; ++d) {
+      at += number % size[d] * stride[d];
+      number /= size[d];
+    }
+    return at + number * stride[dims - 1];
+  }
+};
+
+}  // namespace tos
