@@ -56,6 +56,14 @@ __device__ __forceinline__ Together<T, kCount> taken_together(const T* from) {
   return *reinterpret_cast<const Together<T, kCount>*>(from);
 }
 
+template <int kCount, class T>
+__device__ __forceinline__ void put_together(T* to, const Together<T, kCount>& some) {
+#ifndef __CUDACC__
+  host_cuda::require_aligned(to, sizeof some);
+#endif
+  *reinterpret_cast<Together<T, kCount>*>(to) = some;
+}
+
 constexpr int64_t blocks_for(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
 }  // namespace tos::cuda

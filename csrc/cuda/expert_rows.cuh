@@ -13,8 +13,9 @@ template <class T>
 struct ExpertRoutes {
   const T* x;              // [routes, columns]
   const int64_t* experts;  // [routes]; one that does not exist is the nearest that does
-  const T* bias;           // [count, rows], or nullptr
-  T* y;                    // [routes, rows]
+  const void* bias;        // [count, rows], or nullptr
+  Real bias_type;
+  T* y;  // [routes, rows]
   int64_t routes;
   int64_t columns;
   int64_t rows;
@@ -57,7 +58,7 @@ __device__ __forceinline__ void expert_deliver(const ExpertRoutes<T>& args, cons
                                                float part) {
   const float sum = warp_sum(part);
   if (threadIdx.x % kWarp != 0) return;
-  const float bias = args.bias == nullptr ? 0.0f : static_cast<float>(args.bias[place.weight]);
+  const float bias = args.bias == nullptr ? 0.0f : real_at(args.bias, args.bias_type, place.weight);
   args.y[place.route * args.rows + place.row] = static_cast<T>(sum + bias);
 }
 
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kExpertWarps* kWarp)
 
 template <int kBits, class T>
 __global__ void __launch_bounds__(kExpertWarps* kWarp)
-    expert_rows_nbits_kernel(ExpertRoutes<T> args, NbitsWeight<T> weight) {
+    expert_rows_nbits_kernel(ExpertRoutes<T> args, NbitsWeight weight) {
   const ExpertPlace place = expert_place(args);
   if (place.row >= args.rows) return;
   float part[1] = {};

@@ -17,20 +17,14 @@ namespace tos::cuda {
 
 namespace {
 
-Real type_of(const at::Tensor& tensor) {
-  if (tensor.scalar_type() == at::kFloat) return Real::kFloat;
-  return tensor.scalar_type() == at::kHalf ? Real::kHalf : Real::kBFloat16;
-}
-
-// Checks what matters on a device alone: everything is there, the bias is of the type of x, and there is an
-// expert that a wrong number can be taken for.
+// Checks what matters on a device alone: everything is there, and there is an expert that a wrong number can
+// be taken for.
 void check_device(const at::Tensor& x, const at::Tensor& experts, const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias, const Experts& sizes) {
   TORCH_CHECK_VALUE(experts.device() == x.device() && weight.device() == x.device(),
                     "expert_rows: the experts or their weights are not on ", x.device());
-  TORCH_CHECK_VALUE(
-      !bias.has_value() || (bias->device() == x.device() && bias->scalar_type() == x.scalar_type()),
-      "expert_rows: the bias is not of the type and the device of x");
+  TORCH_CHECK_VALUE(!bias.has_value() || bias->device() == x.device(), "expert_rows: the bias is not on ",
+                    x.device());
   TORCH_CHECK_INDEX(sizes.count > 0 || sizes.routes == 0, "expert_rows: no expert to choose");
 }
 
@@ -52,6 +46,7 @@ struct Routes {
         at{x.const_data_ptr(),
            experts.const_data_ptr<int64_t>(),
            bias.has_value() ? bias->const_data_ptr() : nullptr,
+           bias.has_value() ? real_type(*bias) : Real::kFloat,
            y.mutable_data_ptr(),
            sizes.routes,
            sizes.columns,
@@ -71,27 +66,22 @@ at::Tensor expert_rows(const at::Tensor& x, const at::Tensor& experts, const at:
   if (y.numel() == 0) return y;
   const at::Tensor dense = weight.contiguous();
   const Routes routes(x, experts, bias, y, sizes);
-  launch_expert_rows(type_of(x), routes.at, dense.const_data_ptr(), c10::cuda::getCurrentCUDAStream());
+  launch_expert_rows(real_type(x), routes.at, dense.const_data_ptr(), c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }
 
-// See csrc/cpu/expert_rows.cpp; everything is of one type here.
+// See csrc/cpu/expert_rows.cpp.
 at::Tensor expert_rows_nbits(const at::Tensor& x, const at::Tensor& experts, const at::Tensor& codes,
                              const at::Tensor& scales, const std::optional<at::Tensor>& zero_points,
                              const std::optional<at::Tensor>& bias, int64_t bits, int64_t block_size,
                              int64_t /*instructions*/) {
   const Experts sizes = experts_of(x, experts, codes, bias);
-  TORCH_CHECK_VALUE(bits == 4 || bits == 8, "expert_rows: numbers of ", bits, " bits on a device");
   check_device(x, experts, codes, bias, sizes);
-  const auto alike = [&](const at::Tensor& part) {
-    return part.scalar_type() == x.scalar_type() && part.device() == x.device();
-  };
-  TORCH_CHECK_VALUE(alike(scales), "expert_rows: the scales are not of the type and the device of x");
   TORCH_CHECK_VALUE(
-      !zero_points.has_value() || alike(*zero_points) ||
-          (zero_points->scalar_type() == at::kByte && zero_points->device() == x.device()),
-      "expert_rows: the zero points are neither of the type of x nor bytes, or on another device");
+      scales.device() == x.device() && (!zero_points.has_value() || zero_points->device() == x.device()),
+      "expert_rows: the scales or the zero points are not on ", x.device());
+  TORCH_CHECK_VALUE(sizes.columns <= kMostNbitsColumns, "expert_rows: rows of ", sizes.columns, " floats");
   const c10::cuda::CUDAGuard guard(x.device());
   at::Tensor packed = codes.contiguous();
   // The kernels take words of 8 bytes.
@@ -105,10 +95,8 @@ at::Tensor expert_rows_nbits(const at::Tensor& x, const at::Tensor& experts, con
   const at::Tensor y = result_of(x, sizes);
   if (y.numel() == 0) return y;
   const Routes routes(x, experts, bias, y, sizes);
-  const NbitsAddresses addresses{weight.codes,        weight.scales,          weight.zeros,
-                                 weight.packed_zeros, static_cast<int>(bits), rows,
-                                 sizes.columns,       weight.blocks,          block_size};
-  launch_expert_rows_nbits(type_of(x), routes.at, addresses, c10::cuda::getCurrentCUDAStream());
+  launch_expert_rows_nbits(real_type(x), routes.at, nbits_weight_of(weight, rows, sizes.columns),
+                           c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }

@@ -1,6 +1,3 @@
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include "expert_rows.cuh"
 #include "launch.h"
 
@@ -12,7 +9,8 @@ template <class T>
 ExpertRoutes<T> routes_of(const ExpertAddresses& from) {
   return {static_cast<const T*>(from.x),
           from.experts,
-          static_cast<const T*>(from.bias),
+          from.bias,
+          from.bias_type,
           static_cast<T*>(from.y),
           from.routes,
           from.columns,
@@ -33,14 +31,16 @@ void multiply(const ExpertAddresses& routes, const void* from, cudaStream_t stre
 }
 
 template <class T>
-void multiply_nbits(const ExpertAddresses& routes, const NbitsAddresses& from, cudaStream_t stream) {
+void multiply_nbits(const ExpertAddresses& routes, const NbitsWeight& weight, cudaStream_t stream) {
   const ExpertRoutes<T> args = routes_of<T>(routes);
-  const NbitsWeight<T> weight = nbits_weight_at<T>(from);
   const Geometry g = expert_rows_geometry(args);
-  if (from.bits == 4) {
-    expert_rows_nbits_kernel<4><<<g.grid, g.block, g.shared, stream>>>(args, weight);
-  } else {
-    expert_rows_nbits_kernel<8><<<g.grid, g.block, g.shared, stream>>>(args, weight);
+  switch (weight.bits) {
+    case 2:
+      return expert_rows_nbits_kernel<2><<<g.grid, g.block, g.shared, stream>>>(args, weight);
+    case 4:
+      return expert_rows_nbits_kernel<4><<<g.grid, g.block, g.shared, stream>>>(args, weight);
+    default:
+      return expert_rows_nbits_kernel<8><<<g.grid, g.block, g.shared, stream>>>(args, weight);
   }
 }
 
@@ -57,7 +57,7 @@ void launch_expert_rows(Real type, const ExpertAddresses& routes, const void* we
   }
 }
 
-void launch_expert_rows_nbits(Real type, const ExpertAddresses& routes, const NbitsAddresses& weight,
+void launch_expert_rows_nbits(Real type, const ExpertAddresses& routes, const NbitsWeight& weight,
                               cudaStream_t stream) {
   switch (type) {
     case Real::kFloat:

@@ -9,6 +9,7 @@
 #include "tos/cache_append.h"
 #include "tos/check_index.h"
 #include "tos/gqa_decode.h"
+#include "tos/nbits_weight.h"
 #include "tos/real.h"
 #include "tos/sample.h"
 #include "tos/strides.h"
@@ -116,37 +117,26 @@ int64_t gemv_parts_of(Real type, const GemvAddresses& from);
 // There is at least one column.
 void launch_gemv(Real type, const GemvAddresses& from, cudaStream_t stream);
 
-// Addresses of a weight of 4 or 8 bits, whose scales, and zero points that are not packed, are of one type;
-// see NbitsWeight in nbits.cuh.
-struct NbitsAddresses {
-  const uint8_t* codes;
-  const void* scales;
-  const void* zeros;
-  bool packed_zeros;
-  int bits;
-  int64_t rows;
-  int64_t columns;
-  int64_t blocks;
-  int64_t block_size;
-};
-
-// Rows that are multiplied by it, at least one; `bias` may be nullptr.
+// Rows that are multiplied by a weight of a few bits, at least one; `bias` may be nullptr.
 struct NbitsRows {
   const void* x;
   const void* bias;
+  Real bias_type;
   void* y;
   int64_t count;
 };
 
-void launch_matmul_nbits(Real type, const NbitsAddresses& weight, const NbitsRows& rows, cudaStream_t stream);
-void launch_nbits_floats(Real type, const NbitsAddresses& weight, void* out, cudaStream_t stream);
+// See matmul_nbits.cuh. The weight has at least one row and one column.
+void launch_matmul_nbits(Real type, const NbitsWeight& weight, const NbitsRows& rows, cudaStream_t stream);
+void launch_nbits_floats(Real type, const NbitsWeight& weight, void* out, cudaStream_t stream);
 
-// Addresses of rows and of what is made of them, all of one type, and of the expert of each row; see
+// Addresses of rows and of what is made of them, of one type, and of the expert of each row; see
 // ExpertRoutes in expert_rows.cuh.
 struct ExpertAddresses {
   const void* x;
   const int64_t* experts;
   const void* bias;
+  Real bias_type;
   void* y;
   int64_t routes;
   int64_t columns;
@@ -156,7 +146,7 @@ struct ExpertAddresses {
 
 // There is at least one element of `y`, and an expert. The weights of all experts lie one behind the other.
 void launch_expert_rows(Real type, const ExpertAddresses& routes, const void* weight, cudaStream_t stream);
-void launch_expert_rows_nbits(Real type, const ExpertAddresses& routes, const NbitsAddresses& weight,
+void launch_expert_rows_nbits(Real type, const ExpertAddresses& routes, const NbitsWeight& weight,
                               cudaStream_t stream);
 
 // See cache_appended.cuh.

@@ -1,5 +1,5 @@
-// Products with weights of 4 or 8 bits in blocks, which few rows read as they lie, and the weights as floats
-// for many rows.
+// Products with weights of 2, 4 or 8 bits in blocks, which few rows read as they lie, and the weights as
+// floats for many rows.
 #pragma once
 
 #include "device.cuh"
@@ -10,10 +10,11 @@ namespace tos::cuda {
 
 template <class T>
 struct NbitsProduct {
-  NbitsWeight<T> weight;
-  const T* x;     // [count, columns]
-  const T* bias;  // [rows], or nullptr
-  T* y;           // [count, rows]
+  NbitsWeight weight;
+  const T* x;        // [count, columns]
+  const void* bias;  // [rows], or nullptr
+  Real bias_type;
+  T* y;  // [count, rows]
   int64_t count;
 };
 
@@ -32,7 +33,7 @@ Geometry matmul_nbits_geometry(const NbitsProduct<T>& args) {
 
 template <int kBits, int kRows, class T>
 __global__ void __launch_bounds__(kNbitsWarps* kWarp) matmul_nbits_kernel(NbitsProduct<T> args) {
-  const NbitsWeight<T>& weight = args.weight;
+  const NbitsWeight& weight = args.weight;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kNbitsWarps + threadIdx.x / kWarp;
   // A warp leaves as a whole.
   if (row >= weight.rows) return;
@@ -44,39 +45,49 @@ __global__ void __launch_bounds__(kNbitsWarps* kWarp) matmul_nbits_kernel(NbitsP
   for (int m = 0; m < kRows; ++m) {
     const float sum = warp_sum(total[m]);
     if (lane == 0 && first + m < args.count) {
-      const float bias = args.bias == nullptr ? 0.0f : static_cast<float>(args.bias[row]);
+      const float bias = args.bias == nullptr ? 0.0f : real_at(args.bias, args.bias_type, row);
       args.y[(first + m) * weight.rows + row] = static_cast<T>(sum + bias);
     }
   }
 }
 
-// A thread for every kNbitsBytes, as long as the grid reaches.
-template <int kBits, class T>
-Geometry nbits_floats_geometry(const NbitsWeight<T>& weight) {
-  constexpr int64_t kThreads = 256, kMostBlocks = 1 << 16;
-  const int64_t each = blocks_for(weight.columns, kNbitsBytes * 8 / kBits);
-  const int64_t blocks = blocks_for(weight.rows * each, kThreads);
-  return {dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kThreads)};
+constexpr int kNbitsFloatsThreads = 256;
+
+// A warp for each row, as long as the grid reaches.
+inline Geometry nbits_floats_geometry(const NbitsWeight& weight) {
+  constexpr int64_t kMostBlocks = 1 << 16;
+  const int64_t blocks = blocks_for(weight.rows, kNbitsFloatsThreads / kWarp);
+  return {dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+          dim3(kNbitsFloatsThreads)};
 }
 
 // The weight as floats [rows, columns].
 template <int kBits, class T>
-__global__ void __launch_bounds__(256) nbits_floats_kernel(NbitsWeight<T> weight, T* out) {
-  constexpr int kNumbers = kNbitsBytes * 8 / kBits;
-  const int64_t each = blocks_for(weight.columns, kNumbers);
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < weight.rows * each;
-       i += stride) {
-    const int64_t row = i / each, at = i % each;
-    const NbitsCodes codes = nbits_codes<kBits>(weight, row)[at];
-    const int64_t start = at * kNumbers, block = start / weight.block_size;
-    const float scale = static_cast<float>(weight.scales[row * weight.blocks + block]);
-    const float zero = nbits_zero<kBits>(weight, row, block);
-    TOS_UNROLLED
-    for (int k = 0; k < kNumbers; ++k) {
-      if (start + k < weight.columns) {
-        out[row * weight.columns + start + k] =
-            static_cast<T>((nbits_number<kBits>(codes, k) - zero) * scale);
+__global__ void __launch_bounds__(kNbitsFloatsThreads) nbits_floats_kernel(NbitsWeight weight, T* out) {
+  constexpr int kNumbers = kNbitsNumbers<kBits>, kFloats = kNbitsFloats<T>;
+  constexpr int kWarps = kNbitsFloatsThreads / kWarp;
+  const int pieces = (weight.columns + kNumbers - 1) / kNumbers;
+  const bool wide = nbits_are_wide(out, weight.columns);
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarps;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; row < weight.rows;
+       row += stride) {
+    T* to = out + row * weight.columns;
+    for (int at = static_cast<int>(threadIdx.x % kWarp); at < pieces; at += kWarp) {
+      const NbitsPiece<kBits> piece = nbits_piece<kBits>(weight, row, at);
+      const int start = at * kNumbers;
+      if (wide && start + kNumbers <= weight.columns) {
+        TOS_UNROLLED
+        for (int i = 0; i < kNumbers; i += kFloats) {
+          Together<T, kFloats> some;
+          TOS_UNROLLED
+          for (int j = 0; j < kFloats; ++j) some.each[j] = static_cast<T>(piece.number[i + j] * piece.scale);
+          put_together(to + start + i, some);
+        }
+      } else {
+        TOS_UNROLLED
+        for (int i = 0; i < kNumbers; ++i) {
+          if (start + i < weight.columns) to[start + i] = static_cast<T>(piece.number[i] * piece.scale);
+        }
       }
     }
   }

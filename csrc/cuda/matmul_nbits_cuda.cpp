@@ -1,4 +1,4 @@
-// Products with weights of 4 and 8 bits on a device: few rows read the weight as it lies, many multiply it as
+// Products with weights of a few bits on a device: few rows read the weight as it lies, many multiply it as
 // floats.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -21,12 +21,7 @@ namespace {
 // Rows of activations that read the weight itself.
 constexpr int64_t kFewRows = 8;
 
-Real type_of(const at::Tensor& tensor) {
-  if (tensor.scalar_type() == at::kFloat) return Real::kFloat;
-  return tensor.scalar_type() == at::kHalf ? Real::kHalf : Real::kBFloat16;
-}
-
-// See csrc/cpu/matmul_nbits.cpp; everything is of one type here, and nothing is rounded to bytes.
+// See csrc/cpu/matmul_nbits.cpp; nothing is rounded to bytes here.
 at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::Tensor& scales,
                         const std::optional<at::Tensor>& zero_points, const std::optional<at::Tensor>& bias,
                         int64_t rows, int64_t bits, int64_t block_size, bool /*coarse*/,
@@ -34,17 +29,13 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   TORCH_CHECK_VALUE(is_real(a) && a.dim() > 0 && a.size(-1) > 0,
                     "matmul_nbits: the first factor is not rows of floats");
   TORCH_CHECK_VALUE(rows >= 0, "matmul_nbits: a weight of ", rows, " rows");
-  TORCH_CHECK_VALUE(bits == 4 || bits == 8, "matmul_nbits: numbers of ", bits, " bits on a device");
-  const auto alike = [&](const at::Tensor& part) {
-    return part.scalar_type() == a.scalar_type() && part.device() == a.device();
-  };
-  TORCH_CHECK_VALUE(alike(scales) && (!bias.has_value() || (alike(*bias) && bias->numel() == rows)),
-                    "matmul_nbits: scales or bias are not of the type of the first factor, or do not fit");
-  TORCH_CHECK_VALUE(
-      !zero_points.has_value() || ((zero_points->scalar_type() == at::kByte || alike(*zero_points)) &&
-                                   zero_points->device() == a.device()),
-      "matmul_nbits: the zero points are neither of the type of the first factor nor bytes");
-  TORCH_CHECK_VALUE(codes.device() == a.device(), "matmul_nbits: the weight is on ", codes.device());
+  TORCH_CHECK_VALUE(!bias.has_value() || (is_real(*bias) && bias->numel() == rows),
+                    "matmul_nbits: the bias is not floats for ", rows, " rows");
+  const auto here = [&](const at::Tensor& part) { return part.device() == a.device(); };
+  TORCH_CHECK_VALUE(here(codes) && here(scales) && (!zero_points.has_value() || here(*zero_points)) &&
+                        (!bias.has_value() || here(*bias)),
+                    "matmul_nbits: the weight or the bias is not on ", a.device());
+  TORCH_CHECK_VALUE(a.size(-1) <= kMostNbitsColumns, "matmul_nbits: rows of ", a.size(-1), " floats");
   const c10::cuda::CUDAGuard guard(a.device());
   const int64_t columns = a.size(-1);
   const NbitsSizes sizes{a.numel() / columns, columns, rows};
@@ -59,19 +50,18 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   shape.back() = rows;
   at::Tensor y = at::empty(shape, a.options().memory_format(at::MemoryFormat::Contiguous));
   if (y.numel() == 0) return y;
-  const NbitsAddresses addresses{
-      weight.codes, weight.scales, weight.zeros,  weight.packed_zeros, static_cast<int>(bits),
-      rows,         columns,       weight.blocks, block_size};
+  const NbitsWeight numbers = nbits_weight_of(weight, rows, columns);
+  const Real type = real_type(a);
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   if (sizes.count <= kFewRows) {
     const NbitsRows product{dense.const_data_ptr(), extra.has_value() ? extra->const_data_ptr() : nullptr,
-                            y.mutable_data_ptr(), sizes.count};
-    launch_matmul_nbits(type_of(a), addresses, product, stream);
+                            extra.has_value() ? real_type(*extra) : type, y.mutable_data_ptr(), sizes.count};
+    launch_matmul_nbits(type, numbers, product, stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return y;
   }
   const at::Tensor floats = at::empty({rows, columns}, a.options());
-  launch_nbits_floats(type_of(a), addresses, floats.mutable_data_ptr(), stream);
+  launch_nbits_floats(type, numbers, floats.mutable_data_ptr(), stream);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   at::Tensor flat = y.view({sizes.count, rows});
   at::mm_out(flat, dense.view({sizes.count, columns}), floats.t());

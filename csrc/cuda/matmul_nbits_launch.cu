@@ -1,6 +1,3 @@
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include "launch.h"
 #include "matmul_nbits.cuh"
 
@@ -8,43 +5,52 @@ namespace tos::cuda {
 
 namespace {
 
-template <int kRows, class T>
-void multiply_by(int bits, const NbitsProduct<T>& args, cudaStream_t stream) {
+template <int kBits, int kRows, class T>
+void multiply_by(const NbitsProduct<T>& args, cudaStream_t stream) {
   const Geometry g = matmul_nbits_geometry<kRows>(args);
-  if (bits == 4) {
-    matmul_nbits_kernel<4, kRows><<<g.grid, g.block, g.shared, stream>>>(args);
-  } else {
-    matmul_nbits_kernel<8, kRows><<<g.grid, g.block, g.shared, stream>>>(args);
+  matmul_nbits_kernel<kBits, kRows><<<g.grid, g.block, g.shared, stream>>>(args);
+}
+
+template <int kRows, class T>
+void multiply_rows(const NbitsProduct<T>& args, cudaStream_t stream) {
+  switch (args.weight.bits) {
+    case 2:
+      return multiply_by<2, kRows>(args, stream);
+    case 4:
+      return multiply_by<4, kRows>(args, stream);
+    default:
+      return multiply_by<8, kRows>(args, stream);
   }
 }
 
 template <class T>
-void multiply(const NbitsAddresses& weight, const NbitsRows& rows, cudaStream_t stream) {
-  const NbitsProduct<T> args{nbits_weight_at<T>(weight), static_cast<const T*>(rows.x),
-                             static_cast<const T*>(rows.bias), static_cast<T*>(rows.y), rows.count};
+void multiply(const NbitsWeight& weight, const NbitsRows& rows, cudaStream_t stream) {
+  const NbitsProduct<T> args{weight,         static_cast<const T*>(rows.x), rows.bias,
+                             rows.bias_type, static_cast<T*>(rows.y),       rows.count};
   if (rows.count == 1) {
-    multiply_by<1>(weight.bits, args, stream);
+    multiply_rows<1>(args, stream);
   } else {
-    multiply_by<kNbitsRows>(weight.bits, args, stream);
+    multiply_rows<kNbitsRows>(args, stream);
   }
 }
 
 template <class T>
-void unpack(const NbitsAddresses& weight, void* out, cudaStream_t stream) {
-  const NbitsWeight<T> from = nbits_weight_at<T>(weight);
-  if (weight.bits == 4) {
-    const Geometry g = nbits_floats_geometry<4>(from);
-    nbits_floats_kernel<4><<<g.grid, g.block, g.shared, stream>>>(from, static_cast<T*>(out));
-  } else {
-    const Geometry g = nbits_floats_geometry<8>(from);
-    nbits_floats_kernel<8><<<g.grid, g.block, g.shared, stream>>>(from, static_cast<T*>(out));
+void unpack(const NbitsWeight& weight, void* out, cudaStream_t stream) {
+  const Geometry g = nbits_floats_geometry(weight);
+  T* to = static_cast<T*>(out);
+  switch (weight.bits) {
+    case 2:
+      return nbits_floats_kernel<2><<<g.grid, g.block, g.shared, stream>>>(weight, to);
+    case 4:
+      return nbits_floats_kernel<4><<<g.grid, g.block, g.shared, stream>>>(weight, to);
+    default:
+      return nbits_floats_kernel<8><<<g.grid, g.block, g.shared, stream>>>(weight, to);
   }
 }
 
 }  // namespace
 
-void launch_matmul_nbits(Real type, const NbitsAddresses& weight, const NbitsRows& rows,
-                         cudaStream_t stream) {
+void launch_matmul_nbits(Real type, const NbitsWeight& weight, const NbitsRows& rows, cudaStream_t stream) {
   switch (type) {
     case Real::kFloat:
       return multiply<float>(weight, rows, stream);
@@ -55,7 +61,7 @@ void launch_matmul_nbits(Real type, const NbitsAddresses& weight, const NbitsRow
   }
 }
 
-void launch_nbits_floats(Real type, const NbitsAddresses& weight, void* out, cudaStream_t stream) {
+void launch_nbits_floats(Real type, const NbitsWeight& weight, void* out, cudaStream_t stream) {
   switch (type) {
     case Real::kFloat:
       return unpack<float>(weight, out, stream);

@@ -1,89 +1,110 @@
-// Weights of 4 or 8 bits in blocks: their numbers, and rows of them times rows of activations.
+// Weights of 2, 4 or 8 bits in blocks: their numbers, and rows of them times rows of activations.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include "device.cuh"
+#include "tos/nbits_weight.h"
 
 namespace tos::cuda {
 
-// A weight as QuantizedWeight of tos/weights.h has it; its codes lie at a multiple of 8 bytes.
+// Words that a thread takes at once: never more than a block of 16 numbers has.
+template <int kBits>
+constexpr int kNbitsWords = kBits == 2 ? 1 : 2;
+template <int kBits>
+constexpr int kNbitsNumbers = kNbitsWords<kBits> * 32 / kBits;
+
+// Bytes of activations, or of floats that are written, at once, where they lie at a multiple of that.
+constexpr int kNbitsBytes = 16;
 template <class T>
-struct NbitsWeight {
-  const uint8_t* codes;
-  const T* scales;
-  const void* zeros;  // T, or packed bytes; nullptr is half the range
-  bool packed_zeros;
-  int64_t rows;
-  int64_t columns;
-  int64_t blocks;
-  int64_t block_size;
-};
+constexpr int kNbitsFloats = kNbitsBytes / static_cast<int>(sizeof(T));
 
-// Bytes that a thread takes at once: never more than a block of 16 numbers has.
-constexpr int kNbitsBytes = 8;
-
-struct alignas(kNbitsBytes) NbitsCodes {
-  uint32_t word[2];
-};
-
-// The weight at addresses whose types are known only where it is launched.
-template <class T, class Addresses>
-NbitsWeight<T> nbits_weight_at(const Addresses& from) {
-  return {from.codes,  static_cast<const T*>(from.scales),
-          from.zeros,  from.packed_zeros,
-          from.rows,   from.columns,
-          from.blocks, from.block_size};
+// One of the floats of a type that is known only when the kernel runs: alike in all threads, and asked for
+// rarely.
+__device__ __forceinline__ float real_at(const void* from, Real type, int64_t i) {
+  if (type == Real::kFloat) return static_cast<const float*>(from)[i];
+  if (type == Real::kHalf) return static_cast<float>(static_cast<const c10::Half*>(from)[i]);
+  return static_cast<float>(static_cast<const c10::BFloat16*>(from)[i]);
 }
 
-template <int kBits, class T>
-__device__ __forceinline__ float nbits_zero(const NbitsWeight<T>& weight, int64_t row, int64_t block) {
+template <int kBits>
+__device__ __forceinline__ float nbits_zero(const NbitsWeight& weight, int64_t row, int block) {
   if (weight.zeros == nullptr) return 1 << (kBits - 1);
-  if (!weight.packed_zeros) {
-    return static_cast<float>(static_cast<const T*>(weight.zeros)[row * weight.blocks + block]);
-  }
-  constexpr int64_t kEach = 8 / kBits;
-  const int64_t row_bytes = blocks_for(weight.blocks, kEach);
+  if (!weight.packed_zeros) return real_at(weight.zeros, weight.zero_type, row * weight.blocks + block);
+  constexpr int kEach = 8 / kBits;
+  const int row_bytes = (weight.blocks + kEach - 1) / kEach;
   const int byte = static_cast<const uint8_t*>(weight.zeros)[row * row_bytes + block / kEach];
   return static_cast<float>((byte >> (block % kEach * kBits)) & ((1 << kBits) - 1));
 }
 
-// Number `i` of those that a thread took.
+// The numbers of a row that a thread takes at once, less their zero, and their scale.
 template <int kBits>
-__device__ __forceinline__ float nbits_number(const NbitsCodes& codes, int i) {
-  constexpr int kEach = 32 / kBits;
-  return static_cast<float>((codes.word[i / kEach] >> (i % kEach * kBits)) & ((1u << kBits) - 1));
+struct NbitsPiece {
+  float number[kNbitsNumbers<kBits>];
+  float scale;
+};
+
+// Piece `at` of a row; all of it lies in one block.
+template <int kBits>
+__device__ __forceinline__ NbitsPiece<kBits> nbits_piece(const NbitsWeight& weight, int64_t row, int at) {
+  constexpr int kWords = kNbitsWords<kBits>, kEach = 32 / kBits;
+  const int64_t row_bytes = (static_cast<int64_t>(weight.blocks) << weight.block_shift) * kBits / 8;
+  const uint32_t* codes = reinterpret_cast<const uint32_t*>(weight.codes + row * row_bytes);
+  const Together<uint32_t, kWords> some = taken_together<kWords>(codes + at * kWords);
+  const int block = (at * kNbitsNumbers<kBits>) >> weight.block_shift;
+  const float zero = nbits_zero<kBits>(weight, row, block);
+  NbitsPiece<kBits> piece;
+  piece.scale = real_at(weight.scales, weight.scale_type, row * weight.blocks + block);
+  TOS_UNROLLED
+  for (int i = 0; i < kNbitsNumbers<kBits>; ++i) {
+    const uint32_t number = (some.each[i / kEach] >> (i % kEach * kBits)) & ((1u << kBits) - 1);
+    piece.number[i] = static_cast<float>(number) - zero;
+  }
+  return piece;
 }
 
-template <int kBits, class T>
-__device__ __forceinline__ const NbitsCodes* nbits_codes(const NbitsWeight<T>& weight, int64_t row) {
-  const int64_t row_bytes = weight.blocks * weight.block_size * kBits / 8;
-  return reinterpret_cast<const NbitsCodes*>(weight.codes + row * row_bytes);
+// Whether rows of floats can be taken kNbitsBytes at once.
+template <class T>
+__device__ __forceinline__ bool nbits_are_wide(const T* rows, int columns) {
+  return reinterpret_cast<uintptr_t>(rows) % kNbitsBytes == 0 && columns % kNbitsFloats<T> == 0;
 }
 
 // Adds to `total` what one lane of a warp has of a row of the weight times rows of x, `first` and those
 // behind it, of which there are `count`.
 template <int kBits, int kRows, class T>
-__device__ __forceinline__ void nbits_times(const NbitsWeight<T>& weight, int64_t row, const T* rows,
+__device__ __forceinline__ void nbits_times(const NbitsWeight& weight, int64_t row, const T* rows,
                                             int64_t first, int64_t count, float (&total)[kRows]) {
-  constexpr int kNumbers = kNbitsBytes * 8 / kBits;
-  const NbitsCodes* from = nbits_codes<kBits>(weight, row);
-  for (int64_t at = threadIdx.x % kWarp; at * kNumbers < weight.columns; at += kWarp) {
-    const NbitsCodes codes = from[at];
-    const int64_t start = at * kNumbers, block = start / weight.block_size;
-    const float scale = static_cast<float>(weight.scales[row * weight.blocks + block]);
-    const float zero = nbits_zero<kBits>(weight, row, block);
+  constexpr int kNumbers = kNbitsNumbers<kBits>, kFloats = kNbitsFloats<T>;
+  const bool wide = nbits_are_wide(rows, weight.columns);
+  const T* x[kRows];
+  TOS_UNROLLED
+  for (int m = 0; m < kRows; ++m) {
+    // Rows that are not there are the last one again, and go nowhere.
+    x[m] = rows + (first + m < count ? first + m : count - 1) * weight.columns;
+  }
+  const int pieces = (weight.columns + kNumbers - 1) / kNumbers;
+  for (int at = static_cast<int>(threadIdx.x % kWarp); at < pieces; at += kWarp) {
+    const NbitsPiece<kBits> piece = nbits_piece<kBits>(weight, row, at);
+    const int start = at * kNumbers;
+    const bool whole = wide && start + kNumbers <= weight.columns;
     TOS_UNROLLED
     for (int m = 0; m < kRows; ++m) {
-      // Rows that are not there are the last one again, and go nowhere.
-      const int64_t place = first + m < count ? first + m : count - 1;
-      const T* x = rows + place * weight.columns + start;
       float part = 0.0f;
-      TOS_UNROLLED
-      for (int i = 0; i < kNumbers; ++i) {
-        if (start + i < weight.columns) {
-          part += (nbits_number<kBits>(codes, i) - zero) * static_cast<float>(x[i]);
+      if (whole) {
+        TOS_UNROLLED
+        for (int i = 0; i < kNumbers; i += kFloats) {
+          const Together<T, kFloats> some = taken_together<kFloats>(x[m] + start + i);
+          TOS_UNROLLED
+          for (int j = 0; j < kFloats; ++j) part += piece.number[i + j] * static_cast<float>(some.each[j]);
+        }
+      } else {
+        TOS_UNROLLED
+        for (int i = 0; i < kNumbers; ++i) {
+          if (start + i < weight.columns) part += piece.number[i] * static_cast<float>(x[m][start + i]);
         }
       }
-      total[m] += part * scale;
+      total[m] += part * piece.scale;
     }
   }
 }

@@ -14,6 +14,10 @@ from torch_ort_session.ops._helpers.nibbles import unpacked
 from torch_ort_session.ops.microsoft.mixture import _numbers, _same
 
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+REALS = list(TOLERANCES)
+PACKED = 3
+MIXED = {torch.float32: torch.float16, torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""For each type another that scales, zero points and bias may have."""
 EXPERTS = torch.tensor([3, 0, 3, 2, 4])
 SKEW = 8
 """Bytes off an address that allows 16 at once."""
@@ -29,6 +33,13 @@ def entry(dtype: torch.dtype, bits: int = 0) -> str:
     return f"{name}_{bits}" if bits else name
 
 
+def kind_of(given: Tensor | None) -> int:
+    """The number of a type of floats, which packed bytes have as well."""
+    if given is None:
+        return 0
+    return PACKED if given.dtype is torch.uint8 else REALS.index(given.dtype)
+
+
 def close(got: Tensor, wanted: Tensor, tolerance: float) -> bool:
     return float((got.double() - wanted.double()).abs().max()) <= tolerance * float(wanted.abs().max() + 1)
 
@@ -39,7 +50,7 @@ def of_floats(
     """What the kernel makes of rows [P, K] and weights [E, N, K]."""
     (count, rows, columns), routes = weight.shape, len(experts)
     y = poisoned(routes, rows, dtype=x.dtype)
-    sizes = torch.tensor([routes, columns, rows, count])
+    sizes = torch.tensor([routes, columns, rows, count, kind_of(bias)])
     launch("expert_rows", entry(x.dtype), x, experts, weight, bias, y, sizes, int(wide), skew=skew)
     return y
 
@@ -56,9 +67,9 @@ def of_codes(
     """What the kernel makes of rows [P, K], codes [E, N, bytes] and scales [E, N, blocks]."""
     (count, rows, blocks), (routes, columns) = scales.shape, x.shape
     block = codes.shape[2] * 8 // bits // blocks
-    packed = zeros is not None and zeros.dtype is torch.uint8
     y = poisoned(routes, rows, dtype=x.dtype)
-    sizes = torch.tensor([routes, columns, rows, count, blocks, block, packed])
+    kinds = kind_of(scales), kind_of(zeros)
+    sizes = torch.tensor([routes, columns, rows, count, kind_of(bias), blocks, block, *kinds])
     launch("expert_rows", entry(x.dtype, bits), x, experts, codes, scales, zeros, bias, y, sizes)
     return y
 
@@ -104,20 +115,27 @@ def test_each_row_meets_its_expert(dtype: torch.dtype) -> None:
         assert close(plain, wanted, TOLERANCES[dtype])
         got = of_floats(x, EXPERTS, weight, bias, wide)
         assert close(got, wanted + bias.double()[EXPERTS], TOLERANCES[dtype])
+        other = bias.to(MIXED[dtype])
+        got = of_floats(x, EXPERTS, weight, other, wide)
+        assert close(got, wanted + other.double()[EXPERTS], TOLERANCES[dtype])
         # Rows that are not where many floats can be taken at once are read one by one.
-        apart = of_floats(x, EXPERTS, weight, bias, False, skew=SKEW)
+        apart = of_floats(x, EXPERTS, weight, other, False, skew=SKEW)
         assert close(apart, got, TOLERANCES[dtype])
 
 
 @needs_compiler
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("zeros", ["", "packed", "floats"])
-def test_each_row_meets_the_numbers_of_its_expert(dtype: torch.dtype, bits: int, zeros: str) -> None:
+def test_each_row_meets_the_numbers_of_its_expert(
+    dtype: torch.dtype, bits: int, zeros: str, mixed: bool
+) -> None:
     torch.manual_seed(bits)
+    kind = MIXED[dtype] if mixed else dtype
     for rows, columns, block in ((1, 16, 16), (5, 70, 32), (9, 288, 32), (3, 1152, 128)):
-        codes, scales, points, weight = drawn(rows, columns, bits, block, zeros, dtype)
-        x, bias = torch.randn(5, columns).to(dtype), torch.randn(5, rows).to(dtype)
+        codes, scales, points, weight = drawn(rows, columns, bits, block, zeros, kind)
+        x, bias = torch.randn(5, columns).to(dtype), torch.randn(5, rows).to(kind)
         wanted = by_expert(x, EXPERTS, weight)
         plain = of_codes(x, EXPERTS, codes, scales, points, None, bits)
         assert close(plain, wanted, TOLERANCES[dtype])
@@ -135,8 +153,8 @@ def test_devices_agree(dtype: torch.dtype) -> None:
     weight = torch.randn(5, 7, 96).to(dtype)
     got = of_floats(x, EXPERTS, weight, bias, True)
     assert close(got, ops.expert_rows(x, EXPERTS, weight, bias), TOLERANCES[dtype])
-    for bits in (4, 8):
-        codes, scales, points, _ = drawn(7, 96, bits, 32, "packed", dtype)
+    for bits in (2, 4, 8):
+        codes, scales, points, _ = drawn(7, 96, bits, 32, "packed", MIXED[dtype])
         for zeros in (None, points):
             got = of_codes(x, EXPERTS, codes, scales, zeros, bias, bits)
             wanted = ops.expert_rows_nbits(x, EXPERTS, codes, scales, zeros, bias, bits, 32)
@@ -152,7 +170,7 @@ def test_an_expert_that_does_not_exist_is_the_nearest_that_does(wide: bool) -> N
     columns = 64 if wide else 63
     rows, weight = x[:, :columns].contiguous(), torch.randn(5, 3, columns)
     assert torch.equal(of_floats(rows, asked, weight, bias, wide), of_floats(rows, near, weight, bias, wide))
-    for bits in (4, 8):
+    for bits in (2, 4, 8):
         codes, scales, points, _ = drawn(3, 64, bits, 16, "packed", torch.float32)
         got = of_codes(x, asked, codes, scales, points, bias, bits)
         assert torch.equal(got, of_codes(x, near, codes, scales, points, bias, bits))
@@ -175,7 +193,7 @@ def test_what_is_not_finite_stays_in_its_place() -> None:
     assert not y[1].isfinite().any() and y[[0, 2, 4]].isfinite().all()
 
 
-def test_floats_of_one_type_and_4_or_8_bits_are_served_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_cpu_takes_is_served_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
 
     def op(x: Tensor, experts: Tensor, weight: Tensor, *given: object) -> Tensor:
@@ -196,7 +214,8 @@ def test_floats_of_one_type_and_4_or_8_bits_are_served_on_cuda(monkeypatch: pyte
             return Projection(parts, make, bias, bits)._read(x, experts) is not None
 
         assert read((weight,), bias, 0) and read((weight,), None, 0)
-        assert not read((weight,), bias.float(), 0) and not read((weight.float(),), None, 0)
+        assert read((weight,), bias.to(torch.float32), 0)
+        assert not read((weight.to(torch.float32),), None, 0)
         with torch.enable_grad():
             assert not read((weight.clone().requires_grad_(),), None, 0)
         assert not read((weight.cpu(),), None, 0)
@@ -205,7 +224,8 @@ def test_floats_of_one_type_and_4_or_8_bits_are_served_on_cuda(monkeypatch: pyte
             scales = x.new_empty(5, 6, 2)
             points = torch.empty(5, 6, 1, dtype=torch.uint8, device="cuda")
             for zeros in (None, points):
-                assert read((codes, scales, zeros), bias, bits) == (bits != 2)
-            assert not read((codes, scales.float(), None), bias, bits)
-            assert not read((codes, scales, None), bias.float(), bits)
-    assert asked == [(), (), (4, 32), (4, 32), (8, 32), (8, 32)]
+                assert read((codes, scales, zeros), bias, bits)
+            wide = bias.to(torch.float32)
+            assert read((codes, scales.to(torch.float32), None), wide, bits)
+            assert not read((codes, scales.to(torch.float64), None), bias, bits)
+    assert asked == [(), (), (), *((bits, 32) for bits in (2, 4, 8) for _ in range(3))]

@@ -15,6 +15,12 @@ from torch_ort_session.ops.microsoft.matmul_nbits import Sizes, _by_codes
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 
+REALS = list(TOLERANCES)
+PACKED = 3
+MIXED = {torch.float32: torch.float16, torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""For each type another that scales, zero points and bias may have."""
+
+
 def drawn(
     rows: int, columns: int, bits: int, block: int, zeros: str, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
@@ -34,24 +40,51 @@ def drawn(
     return codes, scales, points, (numbers * scales.double().unsqueeze(2)).flatten(1)[:, :columns]
 
 
-def sizes_of(rows: int, columns: int, block: int, zeros: str) -> Tensor:
-    return torch.tensor([rows, columns, -(-columns // block), block, zeros == "packed"])
+def sizes_of(codes: Tensor, scales: Tensor, points: Tensor | None, bits: int, columns: int) -> list[int]:
+    rows, blocks, each = codes.shape
+    kind = PACKED if points is None or points.dtype is torch.uint8 else REALS.index(points.dtype)
+    return [rows, columns, blocks, each * 8 // bits, REALS.index(scales.dtype), kind]
+
+
+def of_rows(
+    x: Tensor,
+    codes: Tensor,
+    scales: Tensor,
+    points: Tensor | None,
+    bias: Tensor | None,
+    bits: int,
+    skew: int = 0,
+) -> Tensor:
+    """What the kernel makes of few rows."""
+    y = poisoned(len(x), len(codes), dtype=x.dtype)
+    sizes = sizes_of(codes, scales, points, bits, x.shape[1])
+    sizes.append(REALS.index(scales.dtype if bias is None else bias.dtype))
+    name = f"matmul_nbits_{str(x.dtype).removeprefix('torch.')}_{bits}"
+    given = (x, codes, scales, points, bias, y, torch.tensor(sizes), len(x))
+    launch("matmul_nbits", name, *given, skew=skew)
+    return y
 
 
 @needs_compiler
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("zeros", ["", "packed", "floats"])
-def test_few_rows_read_the_weight_as_it_lies(dtype: torch.dtype, bits: int, zeros: str) -> None:
+def test_few_rows_read_the_weight_as_it_lies(dtype: torch.dtype, bits: int, zeros: str, mixed: bool) -> None:
     torch.manual_seed(bits)
-    name = f"matmul_nbits_{str(dtype).removeprefix('torch.')}_{bits}"
-    for count, rows, columns, block in ((1, 5, 1, 16), (2, 4, 70, 16), (5, 9, 300, 32), (4, 3, 1100, 128)):
-        codes, scales, points, weight = drawn(rows, columns, bits, block, zeros, dtype)
-        x, bias = torch.randn(count, columns).to(dtype), torch.randn(rows).to(dtype)
-        y, plain = poisoned(count, rows, dtype=dtype), poisoned(count, rows, dtype=dtype)
-        sizes = sizes_of(rows, columns, block, zeros)
-        launch("matmul_nbits", name, x, codes, scales, points, bias, y, sizes, count)
-        launch("matmul_nbits", name, x, codes, scales, points, None, plain, sizes, count)
+    kind = MIXED[dtype] if mixed else dtype
+    for count, rows, columns, block, skew in (
+        (1, 5, 1, 16, 0),
+        (2, 4, 70, 16, 0),
+        (5, 9, 296, 32, 0),
+        (1, 3, 640, 32, 0),
+        (1, 3, 640, 32, 8),
+        (4, 3, 1100, 128, 0),
+    ):
+        codes, scales, points, weight = drawn(rows, columns, bits, block, zeros, kind)
+        x, bias = torch.randn(count, columns).to(dtype), torch.randn(rows).to(kind)
+        y = of_rows(x, codes, scales, points, bias, bits, skew)
+        plain = of_rows(x, codes, scales, points, None, bits, skew)
         exact = x.double() @ weight.t()
         most = float(exact.abs().max())
         assert float((plain.double() - exact).abs().max()) <= TOLERANCES[dtype] * most
@@ -59,16 +92,26 @@ def test_few_rows_read_the_weight_as_it_lies(dtype: torch.dtype, bits: int, zero
 
 
 @needs_compiler
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("zeros", ["", "packed", "floats"])
-def test_many_rows_are_given_floats(dtype: torch.dtype, bits: int, zeros: str) -> None:
+def test_many_rows_are_given_floats(dtype: torch.dtype, bits: int, zeros: str, mixed: bool) -> None:
     torch.manual_seed(bits)
     name = f"nbits_floats_{str(dtype).removeprefix('torch.')}_{bits}"
-    for rows, columns, block in ((1, 1, 16), (3, 70, 32), (37, 300, 16), (2, 1100, 256)):
-        codes, scales, points, weight = drawn(rows, columns, bits, block, zeros, dtype)
+    for rows, columns, block, skew in (
+        (1, 1, 16, 0),
+        (3, 70, 32, 0),
+        (37, 296, 16, 0),
+        (9, 296, 16, 8),
+        (2, 1100, 256, 0),
+    ):
+        codes, scales, points, weight = drawn(
+            rows, columns, bits, block, zeros, MIXED[dtype] if mixed else dtype
+        )
         out = poisoned(rows, columns, dtype=dtype)
-        launch("matmul_nbits", name, codes, scales, points, out, sizes_of(rows, columns, block, zeros))
+        sizes = torch.tensor(sizes_of(codes, scales, points, bits, columns))
+        launch("matmul_nbits", name, codes, scales, points, out, sizes, skew=skew)
         torch.testing.assert_close(out, weight.to(dtype), rtol=TOLERANCES[dtype], atol=1e-6)
 
 
@@ -78,14 +121,26 @@ def test_what_is_not_finite_stays_in_its_place() -> None:
     scales[3, 1] = torch.nan
     x = torch.ones(2, 64)
     x[1, 7] = torch.inf
-    y = poisoned(2, 5)
-    sizes = sizes_of(5, 64, 16, "")
-    launch("matmul_nbits", "matmul_nbits_float32_4", x, codes, scales, None, None, y, sizes, 2)
+    y = of_rows(x, codes, scales, None, None, 4)
     assert y[0, 3].isnan() and y[0, [0, 1, 2, 4]].isfinite().all()
     assert not y[1].isfinite().any()
 
 
-def test_floats_of_one_type_and_4_or_8_bits_are_served_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_compiler
+def test_a_zero_point_that_is_not_finite_counts_for_each_number() -> None:
+    codes, scales, points, _ = drawn(3, 64, 4, 16, "floats", torch.float32)
+    assert points is not None
+    points[1, 2] = torch.inf
+    for x, wanted in (
+        (torch.ones(1, 64), -torch.inf),
+        (torch.ones(1, 64) - torch.arange(64) % 2 * 2, torch.nan),
+    ):
+        y = of_rows(x, codes, scales, points, None, 4)
+        torch.testing.assert_close(y[0, 1], torch.tensor(wanted), equal_nan=True)
+        assert y[0, [0, 2]].isfinite().all()
+
+
+def test_what_the_cpu_takes_is_served_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
 
     def op(a: Tensor, *given: object) -> Tensor:
@@ -102,9 +157,10 @@ def test_floats_of_one_type_and_4_or_8_bits_are_served_on_cuda(monkeypatch: pyte
             codes = torch.empty(5, 2, 4 * bits, dtype=torch.uint8, device="cuda")
             sizes = Sizes(5, 64, bits, 32)
             scales = a.new_empty(5, 2)
-            got = _by_codes(a, codes, scales, None, None, sizes, 0)
-            assert (got is not None) == (bits != 2)
-            for point in (None, scales.to(torch.float32)):
-                assert _by_codes(a, codes, scales.to(torch.float32), point, None, sizes, 0) is None
-            assert _by_codes(a, codes, scales, scales.to(torch.float32), None, sizes, 0) is None
-    assert asked == [(5, 4, 32, False), (5, 8, 32, False)]
+            wide = scales.to(torch.float32)
+            bias = torch.empty(5, device="cuda")
+            assert _by_codes(a, codes, scales, None, None, sizes, 0) is not None
+            assert _by_codes(a, codes, wide, wide, bias, sizes, 0) is not None
+            assert _by_codes(a, codes, scales.to(torch.float64), None, None, sizes, 0) is None
+            assert _by_codes(a, codes, scales.cpu(), None, None, sizes, 0) is None
+    assert asked == [(5, bits, 32, False) for bits in (2, 2, 4, 4, 8, 8)]

@@ -1,20 +1,21 @@
 #include "expert_rows.cuh"
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include "entries.h"
 
 namespace {
 
-// `sizes` holds routes, columns, rows and experts, then for packed weights the blocks of a row, the size of a
-// block, and whether the zero points are packed.
+// `sizes` holds routes, columns, rows and experts and the type of the bias, then for packed weights the
+// blocks of a row, the size of a block, and the types of the scales and of the zero points, where packed
+// bytes are kPacked.
+constexpr int64_t kPacked = 3;
+
 template <class T>
 tos::cuda::ExpertRoutes<T> routes_of(const void* x, const int64_t* experts, const void* bias, void* y,
                                      const int64_t* sizes) {
   return {static_cast<const T*>(x),
           experts,
-          static_cast<const T*>(bias),
+          bias,
+          static_cast<tos::Real>(sizes[4]),
           static_cast<T*>(y),
           sizes[0],
           sizes[1],
@@ -49,9 +50,17 @@ const char* multiply_nbits(int64_t order, const void* x, const int64_t* experts,
                            const int64_t* sizes) {
   return guarded([=] {
     const auto args = routes_of<T>(x, experts, bias, y, sizes);
-    const tos::cuda::NbitsWeight<T> weight{
-        codes,   static_cast<const T*>(scales), zeros, sizes[6] != 0, sizes[3] * sizes[2], sizes[1], sizes[4],
-        sizes[5]};
+    const bool packed = sizes[8] == kPacked;
+    const tos::QuantizedWeight from{codes,
+                                    scales,
+                                    zeros,
+                                    static_cast<tos::Real>(sizes[7]),
+                                    packed ? tos::Real::kFloat : static_cast<tos::Real>(sizes[8]),
+                                    packed,
+                                    kBits,
+                                    sizes[6] * kBits / 8,
+                                    sizes[5]};
+    const auto weight = tos::nbits_weight_of(from, sizes[3] * sizes[2], sizes[1]);
     const auto g = tos::cuda::expert_rows_geometry(args);
     host_cuda::launch(host_cuda::Order{order}, tos::cuda::expert_rows_nbits_kernel<kBits, T>, g.grid, g.block,
                       g.shared, args, weight);
@@ -72,6 +81,7 @@ const char* multiply_nbits(int64_t order, const void* x, const int64_t* experts,
                                const void* bias, void* y, const int64_t* sizes, int64_t wide) {          \
     return multiply<type>(order, x, experts, weight, bias, y, sizes, wide);                              \
   }                                                                                                      \
+  NBITS_ENTRY(name, type, 2)                                                                             \
   NBITS_ENTRY(name, type, 4)                                                                             \
   NBITS_ENTRY(name, type, 8)
 

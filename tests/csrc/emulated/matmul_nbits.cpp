@@ -1,28 +1,40 @@
 #include "matmul_nbits.cuh"
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
 #include <type_traits>
 
 #include "entries.h"
 
 namespace {
 
-// `sizes` holds rows, columns, blocks and the size of a block of the weight, and whether its zero points are
-// packed.
-template <class T>
-tos::cuda::NbitsWeight<T> weight_of(const uint8_t* codes, const void* scales, const void* zeros,
-                                    const int64_t* sizes) {
-  return {codes, static_cast<const T*>(scales), zeros, sizes[4] != 0, sizes[0], sizes[1], sizes[2], sizes[3]};
+// `sizes` holds rows, columns, blocks and the size of a block of the weight, and the types of its scales, of
+// its zero points, where packed bytes are kPacked, and of the bias.
+constexpr int64_t kPacked = 3;
+
+tos::NbitsWeight weight_of(int bits, const uint8_t* codes, const void* scales, const void* zeros,
+                           const int64_t* sizes) {
+  const bool packed = sizes[5] == kPacked;
+  const tos::QuantizedWeight weight{codes,
+                                    scales,
+                                    zeros,
+                                    static_cast<tos::Real>(sizes[4]),
+                                    packed ? tos::Real::kFloat : static_cast<tos::Real>(sizes[5]),
+                                    packed,
+                                    bits,
+                                    sizes[3] * bits / 8,
+                                    sizes[2]};
+  return tos::nbits_weight_of(weight, sizes[0], sizes[1]);
 }
 
 template <int kBits, class T>
 const char* multiply(int64_t order, const void* x, const uint8_t* codes, const void* scales,
                      const void* zeros, const void* bias, void* y, const int64_t* sizes, int64_t count) {
   return guarded([=] {
-    const tos::cuda::NbitsProduct<T> args{weight_of<T>(codes, scales, zeros, sizes), static_cast<const T*>(x),
-                                          static_cast<const T*>(bias), static_cast<T*>(y), count};
+    const tos::cuda::NbitsProduct<T> args{weight_of(kBits, codes, scales, zeros, sizes),
+                                          static_cast<const T*>(x),
+                                          bias,
+                                          static_cast<tos::Real>(sizes[6]),
+                                          static_cast<T*>(y),
+                                          count};
     const auto run = [&]<int kRows>(std::integral_constant<int, kRows>) {
       const auto g = tos::cuda::matmul_nbits_geometry<kRows>(args);
       host_cuda::launch(host_cuda::Order{order}, tos::cuda::matmul_nbits_kernel<kBits, kRows, T>, g.grid,
@@ -40,8 +52,8 @@ template <int kBits, class T>
 const char* unpack(int64_t order, const uint8_t* codes, const void* scales, const void* zeros, void* out,
                    const int64_t* sizes) {
   return guarded([=] {
-    const auto weight = weight_of<T>(codes, scales, zeros, sizes);
-    const auto g = tos::cuda::nbits_floats_geometry<kBits>(weight);
+    const auto weight = weight_of(kBits, codes, scales, zeros, sizes);
+    const auto g = tos::cuda::nbits_floats_geometry(weight);
     host_cuda::launch(host_cuda::Order{order}, tos::cuda::nbits_floats_kernel<kBits, T>, g.grid, g.block,
                       g.shared, weight, static_cast<T*>(out));
   });
@@ -60,9 +72,12 @@ const char* unpack(int64_t order, const uint8_t* codes, const void* scales, cons
     return unpack<bits, type>(order, codes, scales, zeros, out, sizes);                                    \
   }
 
+ENTRIES(float32, float, 2)
 ENTRIES(float32, float, 4)
 ENTRIES(float32, float, 8)
+ENTRIES(float16, c10::Half, 2)
 ENTRIES(float16, c10::Half, 4)
 ENTRIES(float16, c10::Half, 8)
+ENTRIES(bfloat16, c10::BFloat16, 2)
 ENTRIES(bfloat16, c10::BFloat16, 4)
 ENTRIES(bfloat16, c10::BFloat16, 8)

@@ -136,17 +136,15 @@ class Projection:
         weight = self.parts[0]
         if weight is None or x.dtype not in _FLOATS or x.shape[1] == 0:
             return None
-        # On a device all floats are of one type.
-        served = x.is_cpu or self.bias is None or self.bias.dtype is x.dtype
+        if self.bias is not None and self.bias.dtype not in _FLOATS:
+            return None
         if not self.bits:
-            if weight.dtype != x.dtype or not served:
+            if weight.dtype != x.dtype:
                 return None
             op = native.device_op("expert_rows", x, experts, weight, self.bias)
             return None if op is None else cast(Tensor, op(x, experts, weight, self.bias))
         _, scales, zeros = self.parts
         if scales is None or scales.dtype not in _FLOATS or self.bits not in (2, 4, 8):
-            return None
-        if not (x.is_cpu or (served and scales.dtype is x.dtype and self.bits in (4, 8))):
             return None
         by_row = scales.dim() == 2
         if zeros is not None and (by_row or zeros.dtype is not torch.uint8):

@@ -187,19 +187,11 @@ def _by_codes(
         if not (packed or zero_points.dtype in _FLOATS) or zero_points.numel() != rows * each:
             return None
     tensors = [t for t in (a, b, scales, zero_points, bias) if t is not None]
-    op = native.device_op("matmul_nbits", *tensors) if _serves(a, scales, zero_points, bias, bits) else None
+    op = native.device_op("matmul_nbits", *tensors)
     if op is None:
         return None
     product: Tensor = op(a, b, scales, zero_points, bias, rows, bits, block_size, accuracy_level == _BYTES)
     return product
-
-
-def _serves(a: Tensor, scales: Tensor, zero_points: Tensor | None, bias: Tensor | None, bits: int) -> bool:
-    """Whether the compiled op of the device takes these: on CUDA it takes floats of one type."""
-    if a.is_cpu:
-        return True
-    floats = [t for t in (scales, zero_points, bias) if t is not None and t.dtype is not torch.uint8]
-    return bits in (4, 8) and all(t.dtype is a.dtype for t in floats)
 
 
 def _dequantized(
