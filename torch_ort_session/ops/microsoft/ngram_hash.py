@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops._helpers.checks import check_range
+from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def ngram_hash_mapping(
     return hashed, whole[:, length:].clone()
 
 
-@kernel("VarlenNGramHashMapping", domain="com.microsoft", since=(1,))
+@kernel("VarlenNGramHashMapping", domain="com.microsoft", since=(1,), checks=True)
 def varlen_ngram_hash_mapping(
     input_ids: Tensor,
     multipliers: Tensor,
@@ -127,6 +129,7 @@ def varlen_ngram_hash_mapping(
     pad_id: int,
     reset_on_eos: int = 0,
     state_update_capacity: int = 0,
+    ctx: KernelContext,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """NGramHashMapping of sequences behind one another.
 
@@ -146,6 +149,7 @@ def varlen_ngram_hash_mapping(
         pad_id: What stands where no word is, without ``eos_token_id``.
         reset_on_eos: Whether what lies before an end does not count.
         state_update_capacity: Most states that are shown.
+        ctx: Is told of sequences that end outside of the words.
 
     Returns:
         The hashes [T, (n - 1) * heads], the last n - 1 words of each sequence [B, n - 1], their segments, and
@@ -154,9 +158,9 @@ def varlen_ngram_hash_mapping(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.VarlenNGramHashMapping
     """
-    past, starts = max_ngram_size - 1, cumulative_sequence_length[:-1].to(torch.int64)
+    sums = check_range(cumulative_sequence_length, 0, input_ids.shape[0], Flag.LENGTH, ctx)
+    past, starts, ends = max_ngram_size - 1, sums[:-1], sums[1:]
     batch, device = starts.shape[0], input_ids.device
-    ends = cumulative_sequence_length[1:].to(torch.int64)
     place = torch.arange(input_ids.shape[0], device=device)
     row = torch.searchsorted(ends, place, right=True).clamp(max=batch - 1)
     local = place - starts[row]
@@ -165,14 +169,17 @@ def varlen_ngram_hash_mapping(
 
     def at(values: Tensor, old: Tensor, rows: Tensor, where: Tensor) -> Tensor:
         """Values by place in their sequence, those before its start from the past."""
-        new = values[(starts[rows] + where).clamp(0, values.shape[0] - 1)]
+        some = values if values.shape[0] else values.new_zeros(1)
+        new = some[(starts[rows] + where).clamp(0, some.shape[0] - 1)]
         return torch.where(where >= 0, new, old[rows, (where + past).clamp(0, past - 1)])
 
     ids = [at(input_ids, before, row, local - back) for back in range(past + 1)]
     changes = None
     segments = None
     if segment_ids is not None:
-        alike = segment_ids[starts].unsqueeze(1).expand(batch, past)
+        # The last sequences may be empty, and begin behind the last word.
+        some = segment_ids if segment_ids.shape[0] else segment_ids.new_zeros(1)
+        alike = some[starts.clamp(max=some.shape[0] - 1)].unsqueeze(1).expand(batch, past)
         old = alike if past_segment_ids is None else past_segment_ids
         known = [at(segment_ids, old, row, local - back) for back in range(past + 1)]
         changes = [known[back] != known[back + 1] for back in range(past)]

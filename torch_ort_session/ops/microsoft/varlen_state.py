@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.checks import check_range, given
 from torch_ort_session.ops._helpers.delta_rule import Walk, rule, walk, walk_rows
+from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -21,7 +23,7 @@ def _rows(ends: Tensor, count: int) -> Tensor:
     return torch.searchsorted(ends, place, right=True).clamp(max=ends.shape[0] - 1)
 
 
-@kernel("GatedDeltaNet", domain="com.microsoft", since=(1,))
+@kernel("GatedDeltaNet", domain="com.microsoft", since=(1,), checks=given(3))
 def gated_delta_net(
     query: Tensor,
     key: Tensor | None = None,
@@ -104,7 +106,8 @@ def gated_delta_net(
     if cu_seqlens is None:
         found = _even(q, k, v, state, factor, strength)
     else:
-        rows = _rows(cu_seqlens[1:].to(torch.int64), v.shape[0])
+        sums = check_range(cu_seqlens, 0, v.shape[0], Flag.LENGTH, ctx)
+        rows = _rows(sums[1:], v.shape[0])
         found = walk_rows(q, k, v, state, factor, strength, rows)
     y = found.reads.reshape(shape).to(query.dtype)
     return y, found.states[-1].transpose(2, 3).contiguous() if ctx.wants(1) else None
@@ -166,7 +169,7 @@ def _even(
     return Walk(found.reads.squeeze(2).transpose(1, 2), found.states, found.writes)
 
 
-@kernel("VarlenCausalConvWithState", domain="com.microsoft", since=(1,))
+@kernel("VarlenCausalConvWithState", domain="com.microsoft", since=(1,), checks=True)
 def varlen_causal_conv_with_state(
     x: Tensor,
     weight: Tensor,
@@ -182,6 +185,7 @@ def varlen_causal_conv_with_state(
     dilation: int = 1,
     group_size: int = 1,
     state_update_capacity: int = 0,
+    ctx: KernelContext,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Convolution of each channel with its own kernel over the present and what came before it.
 
@@ -199,6 +203,7 @@ def varlen_causal_conv_with_state(
         dilation: Steps from one weight to the next.
         group_size: Goes with ``kernel_delta``.
         state_update_capacity: Most tokens that are shown.
+        ctx: Is told of sequences that end outside of the tokens.
 
     Returns:
         The result [T, C], the states after the sequences, and the first tokens [B, capacity, C].
@@ -213,17 +218,17 @@ def varlen_causal_conv_with_state(
         raise ValueError("kernels that differ by token are not supported.")
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation must be none, silu or swish, not {activation!r}.")
-    starts, ends = (
-        cumulative_sequence_length[:-1].to(torch.int64),
-        cumulative_sequence_length[1:].to(torch.int64),
-    )
+    sums = check_range(cumulative_sequence_length, 0, x.shape[0], Flag.LENGTH, ctx)
+    starts, ends = sums[:-1], sums[1:]
     row = _rows(ends, x.shape[0])
     local = torch.arange(x.shape[0], device=x.device) - starts[row]
     before = initial_state.shape[2]
     old = initial_state.transpose(1, 2)
 
+    tokens = x if x.shape[0] else x.new_zeros(1, x.shape[1])
+
     def at(rows: Tensor, where: Tensor) -> Tensor:
-        new = x[(starts[rows] + where).clamp(0, x.shape[0] - 1)]
+        new = tokens[(starts[rows] + where).clamp(0, tokens.shape[0] - 1)]
         if not before:
             return new
         return torch.where((where >= 0).unsqueeze(-1), new, old[rows, (where + before).clamp(0, before - 1)])
