@@ -38,6 +38,8 @@ class Step(NamedTuple):
     key_norm: Tensor | None = None
     query_epsilon: float = 0.0
     key_epsilon: float = 0.0
+    counts: Tensor | None = None
+    rolling: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
         return tuple(self)[: self._fields.index("smooth") + 1]
@@ -51,9 +53,31 @@ class Step(NamedTuple):
         return self.query.shape[1]
 
     @property
+    def new(self) -> list[int]:
+        """New rows that count, by sample."""
+        if self.counts is not None:
+            return self.counts.tolist()
+        return [min(self.length, last + 1) for last in self.last.tolist()]
+
+    @property
     def before(self) -> list[int]:
-        """Rows of the cache that count, by sample."""
-        return [last + 1 - self.length for last in self.last.tolist()]
+        """Positions before the step, by sample."""
+        return [last + 1 - new for last, new in zip(self.last.tolist(), self.new, strict=True)]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The shape of where new rows go."""
+        parted = self.rolling or self.counts is not None
+        return (self.query.shape[0], 3) if parted else (self.query.shape[0],)
+
+    def held(self, positions: int) -> int:
+        """Rows of the cache that hold so many positions."""
+        capacity = self.past_key.shape[2]
+        if not self.rolling:
+            return positions
+        while positions > capacity:
+            positions -= capacity - self.window + 1
+        return positions
 
 
 def step(
@@ -75,33 +99,45 @@ def step(
     rotary: str = "",
     positions: bool = False,
     normed: bool = False,
+    padded: bool = False,
+    rolling: int | None = None,
     scale: float | None = None,
     total: int | None = None,
 ) -> Step:
-    """A random one; the first sample's cache is full but for the new rows."""
+    """A random one; the first sample's cache is full but for the new rows.
+
+    With `rolling` it holds the last positions only, of which there were about as many more as that.
+    """
     random = torch.Generator().manual_seed(seed)
 
     def made(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=random).to(dtype)
 
-    before = torch.randint(0, capacity - length + 1, (batch,), generator=random)
-    before[0] = capacity - length
-    total = capacity if total is None else total
+    room = capacity - (length if rolling is None else 0)
+    before = torch.randint(0, room + 1, (batch,), generator=random)
+    before[0] = room
+    if rolling is not None:
+        before += torch.arange(rolling, rolling - batch, -1).clamp(min=0)
+    total = int(before.max()) + length if total is None else total
     query, key, value = made(batch, length, heads * width), None, None
     if packed:
         query = made(batch, length, (heads + 2 * groups) * width)
     else:
         key, value = made(batch, length, groups * width), made(batch, length, groups * width)
+    counts = torch.full((batch,), length)
+    if padded:
+        counts = torch.randint(length + 1, (batch,), generator=random)
+        counts[before == 0] = length
     half = width // 2 // (2 if rotary == "part" else 1)
     turned = bool(rotary) and half > 0
-    angles = torch.rand(capacity + 3, half, generator=random) * 6
+    angles = torch.rand(total + 3, half, generator=random) * 6
     return Step(
         query,
         key,
         value,
         made(batch, groups, capacity, width),
         made(batch, groups, capacity, width),
-        (before + length - 1).to(torch.int32),
+        (before + counts - 1).to(torch.int32),
         total,
         angles.cos().to(dtype) if turned else None,
         angles.sin().to(dtype) if turned else None,
@@ -115,16 +151,25 @@ def step(
         softcap,
         rotary == "pairs",
         smooth,
-        *((made(width) + 1, made(width), 1e-6, 0.3) if normed else ()),
+        *((made(width) + 1, made(width), 1e-6, 0.3) if normed else (None, None, 0.0, 0.0)),
+        counts.to(torch.int32) if padded else None,
+        rolling is not None,
     )
 
 
+def counting(one: Step, rows: Tensor) -> Tensor:
+    """New rows [B, G, L, D] in float64, with zeros for those that do not count."""
+    places = torch.arange(one.length)[:, None]
+    return torch.stack([torch.where(places < n, r.double(), 0) for n, r in zip(one.new, rows, strict=True)])
+
+
 class Wanted(NamedTuple):
-    """What it gives: the result, and the new rows."""
+    """What it gives: the result, the new rows, and where they go."""
 
     y: Tensor
     key: Tensor
     value: Tensor
+    places: list[Any]
 
 
 def reference(one: Step) -> Wanted:
@@ -146,15 +191,24 @@ def reference(one: Step) -> Wanted:
         )
     )
     y = torch.zeros(batch, length, one.heads, width, dtype=torch.float64)
-    for b, before in enumerate(one.before):
+    told: list[Any] = []
+    for b, (before, new) in enumerate(zip(one.before, one.new, strict=True)):
+        held, kept = one.held(before), one.held(before + new)
+        start = kept - new
+        told.append([start, held - max(start, 0), new] if len(one.places) > 1 else start)
         places = torch.arange(before, before + length) if one.position is None else one.position[b]
+        if new < length:
+            # The others count for nothing, and no angle is theirs.
+            query[b, :, new:], key[b, :, new:], value[b, :, new:] = 0, 0, 0
+            places = places.clamp(max=before + max(new, 1) - 1)
         query[b], key[b] = turned(one, query[b], places), turned(one, key[b], places)
         rounded = key[b].to(one.query.dtype).double()
-        keys = torch.cat((one.past_key[b, :, :before].double(), rounded), 1)
-        values = torch.cat((one.past_value[b, :, :before].double(), value[b]), 1)
+        missing = torch.full((one.groups, before - held, width), math.nan, dtype=torch.float64)
+        keys = torch.cat((missing, one.past_key[b, :, :held].double(), rounded), 1)
+        values = torch.cat((missing, one.past_value[b, :, :held].double(), value[b]), 1)
         for h in range(one.heads):
             g = h * one.groups // one.heads
-            for i in range(length):
+            for i in range(new):
                 end = before + i + 1
                 first = max(0, end - one.window) if one.window > 0 else 0
                 scores = keys[g, first:end] @ query[b, h, i] * one.scale
@@ -168,7 +222,7 @@ def reference(one: Step) -> Wanted:
                 else:
                     weights = torch.softmax(scores, 0)
                 y[b, i, h] = weights @ values[g, first:end]
-    return Wanted(y.reshape(batch, length, -1), key.contiguous(), value.contiguous())
+    return Wanted(y.reshape(batch, length, -1), key.contiguous(), value.contiguous(), told)
 
 
 def turned(one: Step, x: Tensor, places: Tensor) -> Tensor:
@@ -182,4 +236,16 @@ def turned(one: Step, x: Tensor, places: Tensor) -> Tensor:
     made = x.clone()
     made[..., first] = x[..., first] * cos - x[..., second] * sin
     made[..., second] = x[..., first] * sin + x[..., second] * cos
+    return made
+
+
+def moved(cache: Tensor, fresh: Tensor, places: Tensor) -> Tensor:
+    """A cache [B, G, C, D] after old rows made way and new ones were put."""
+    made = cache.clone()
+    for b, (start, drop, count) in enumerate(places.tolist()):
+        if start > 0 and drop > 0 and start + drop <= cache.shape[2]:
+            made[b, :, :start] = cache[b, :, drop : drop + start]
+        for row in range(min(count, fresh.shape[2])):
+            if 0 <= start + row < cache.shape[2]:
+                made[b, :, start + row] = fresh[b, :, row]
     return made

@@ -16,21 +16,44 @@ namespace tos {
 
 namespace {
 
-void put(const CacheAppend& one) {
-  for (int64_t b = 0; b < one.batch; ++b) {
-    const int64_t start = one.start[b];
-    if (start < 0) continue;
-    const int64_t count = std::min(one.length, one.rows - start);
-    for (int64_t g = 0; g < one.groups && count > 0; ++g) {
-      char* to = static_cast<char*>(one.cache) + b * one.cache_batch + g * one.cache_head;
-      const char* from =
-          static_cast<const char*>(one.fresh) + (b * one.groups + g) * one.length * one.row_bytes;
-      for (int64_t l = 0; l < count; ++l) {
-        std::memcpy(to + (start + l) * one.cache_row, from + l * one.row_bytes,
+// Rows that lie as far apart in both, which may overlap; `to` is not behind `from`.
+void move_rows(char* to, const char* from, int64_t count, int64_t row, int64_t bytes) {
+  if (row == bytes) {
+    std::memmove(to, from, static_cast<size_t>(count * bytes));
+    return;
+  }
+  for (int64_t r = 0; r < count; ++r) std::memmove(to + r * row, from + r * row, static_cast<size_t>(bytes));
+}
+
+// Rows that lie one behind the other afterwards.
+void copy_rows(char* to, const char* from, int64_t count, int64_t row, int64_t bytes) {
+  if (row == bytes) {
+    std::memcpy(to, from, static_cast<size_t>(count * bytes));
+    return;
+  }
+  for (int64_t r = 0; r < count; ++r) {
+    std::memcpy(to + r * bytes, from + r * row, static_cast<size_t>(bytes));
+  }
+}
+
+// `moved` says that old rows lie where they stay already.
+void put(const CacheAppend& one, bool moved) {
+  at::parallel_for(0, one.batch * one.groups, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair) {
+      const AppendPlace place = append_place(one, pair / one.groups);
+      char* to = static_cast<char*>(one.cache) + pair / one.groups * one.cache_batch +
+                 pair % one.groups * one.cache_head;
+      if (!moved && place.kept > 0) {
+        move_rows(to, to + place.from * one.cache_row, place.kept, one.cache_row, one.row_bytes);
+      }
+      const char* from = static_cast<const char*>(one.fresh) + pair * one.length * one.row_bytes;
+      const int64_t count = std::min(place.count, one.rows - place.start);
+      for (int64_t l = std::max<int64_t>(-place.start, 0); l < count; ++l) {
+        std::memcpy(to + (place.start + l) * one.cache_row, from + l * one.row_bytes,
                     static_cast<size_t>(one.row_bytes));
       }
     }
-  }
+  });
 }
 
 void cache_append_(at::TensorList caches, at::TensorList fresh, at::TensorList starts,
@@ -38,7 +61,7 @@ void cache_append_(at::TensorList caches, at::TensorList fresh, at::TensorList s
   check_appended(caches, fresh, starts, word);
   // After bad data nothing is written any more.
   if (word.has_value() && word->const_data_ptr<int32_t>()[word::kFlags] != 0) return;
-  for (size_t i = 0; i < caches.size(); ++i) put(append_of(caches[i], fresh[i], starts[i]));
+  for (size_t i = 0; i < caches.size(); ++i) put(append_of(caches[i], fresh[i], starts[i]), false);
 }
 
 // The cache with `rows` rows or as many as it has, zeros in those that neither has.
@@ -58,19 +81,15 @@ at::Tensor cache_appended(const at::Tensor& past, const at::Tensor& fresh, const
       char* to = static_cast<char*>(one.cache) + pair * one.cache_head;
       const char* from = static_cast<const char*>(old.cache) + pair / one.groups * old.cache_batch +
                          pair % one.groups * old.cache_head;
-      if (old.cache_row == one.row_bytes) {
-        std::memcpy(to, from, static_cast<size_t>(old.rows * one.row_bytes));
-      } else {
-        for (int64_t row = 0; row < old.rows; ++row) {
-          std::memcpy(to + row * one.row_bytes, from + row * old.cache_row,
-                      static_cast<size_t>(one.row_bytes));
-        }
-      }
+      const AppendPlace place = append_place(old, pair / one.groups);
+      copy_rows(to, from + place.from * old.cache_row, place.kept, old.cache_row, one.row_bytes);
+      copy_rows(to + place.kept * one.row_bytes, from + place.kept * old.cache_row, old.rows - place.kept,
+                old.cache_row, one.row_bytes);
       std::memset(to + old.rows * one.row_bytes, 0,
                   static_cast<size_t>((one.rows - old.rows) * one.row_bytes));
     }
   });
-  put(one);
+  put(one, true);
   return made;
 }
 

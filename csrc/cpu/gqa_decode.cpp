@@ -86,27 +86,29 @@ class Decoder {
     const int64_t wanted = std::min((kTasksWanted + pairs - 1) / pairs, kMostParts);
     parts_ = std::clamp<int64_t>(step.capacity / kRowsOfPart, 1, std::max<int64_t>(wanted, 1));
     angles_.resize(static_cast<size_t>(step.batch * step.length));
+    places_.reserve(static_cast<size_t>(step.batch));
   }
 
   // Says where each sample begins and which angles turn its rows; notes what cannot be.
-  void place(int64_t* start, int32_t node, int32_t* word) {
+  void place(int64_t* told, int32_t node, int32_t* word) {
     for (int64_t b = 0; b < step_.batch; ++b) {
       const GqaPlace place = gqa_place(step_, b);
-      start[b] = place.before;
+      gqa_tell(step_, place, told + b * gqa_places(step_));
+      places_.push_back(place);
       if (!place.good && word != nullptr) {
-        word::note(word, word::kPositionOutOfRange, node, step_.last[b], step_.length - 1,
-                   gqa_most(step_) - 1, 1);
+        const GqaFault fault = gqa_fault(step_, b);
+        word::note(word, fault.flag, node, fault.value, fault.low, fault.high, 1);
       }
-      for (int64_t l = 0; l < step_.length && step_.angles != 0; ++l) {
+      // Rows that do not count have no place, and are turned by any angle.
+      for (int64_t l = 0; l < place.count && step_.angles != 0; ++l) {
         int64_t bad = 0;
         const int64_t wanted = gqa_angle(step_, place, b, l);
         angles_[static_cast<size_t>(b * step_.length + l)] = Within{0, step_.positions - 1}.safe(wanted, bad);
-        if (bad != 0 && place.good && word != nullptr) {
+        if (bad != 0 && word != nullptr) {
           word::note(word, word::kIndexOutOfRange, node, wanted, 0, step_.positions - 1, 1);
         }
       }
     }
-    start_ = start;
   }
 
   // New rows as the cache holds them.
@@ -146,7 +148,8 @@ class Decoder {
 
   Partial attend(int64_t pair, int64_t part) const {
     const int64_t b = pair / step_.groups, g = pair % step_.groups, width = step_.width;
-    const int64_t before = std::max<int64_t>(start_[b], 0);
+    const GqaPlace& place = places_[static_cast<size_t>(b)];
+    const int64_t before = std::max<int64_t>(place.before, 0);
     const size_t count = static_cast<size_t>(queries_), wide = count * static_cast<size_t>(width);
     Partial made{std::vector<float>(count, -HUGE_VALF), std::vector<float>(count), std::vector<float>(wide)};
     std::vector<float> rows(wide), scores(count * kRowsOfCache);
@@ -159,8 +162,8 @@ class Decoder {
         const int64_t from = b * step_.query_batch + l * step_.query_row + h * width;
         rotated(step_, static_cast<const T*>(step_.query) + from, {step_.query_norm, step_.query_epsilon},
                 angle(b, l), step_.scale, rows.data() + q * width);
-        high[q] = before + l + 1;
-        low[q] = step_.window > 0 ? std::max<int64_t>(high[q] - step_.window, 0) : 0;
+        high[q] = gqa_high(place, l);
+        low[q] = gqa_low(step_, place, high[q]);
         if (step_.bias != nullptr) {
           bias[q] = static_cast<const T*>(step_.bias) + b * step_.bias_batch + h * step_.bias_head +
                     l * step_.bias_row;
@@ -178,22 +181,23 @@ class Decoder {
                                made.sum.data(),
                                made.total.data()};
     // What the first query does not see, no later one does.
-    const int64_t seen = std::max<int64_t>(before - low[0], 0);
+    const int64_t seen = place.count > 0 ? std::max<int64_t>(before - low[0], 0) : 0;
     const int64_t each = (seen + parts_ - 1) / parts_;
     const int64_t from = std::min(low[0] + part * each, before), to = std::min(from + each, before);
     if (to > from) {
+      const int64_t row = from - place.first;
       const T* keys =
           static_cast<const T*>(step_.past_key) + b * step_.past_key_batch + g * step_.past_key_head;
       const T* values =
           static_cast<const T*>(step_.past_value) + b * step_.past_value_batch + g * step_.past_value_head;
-      attend_({type_, keys + from * step_.past_key_row, values + from * step_.past_value_row,
+      attend_({type_, keys + row * step_.past_key_row, values + row * step_.past_value_row,
                step_.past_key_row, step_.past_value_row, width, from, to - from},
               queries);
     }
-    if (part + 1 == parts_) {
+    if (part + 1 == parts_ && place.count > 0) {
       const int64_t at = pair * step_.length * width;
       attend_({type_, fresh(step_.fresh_key) + at, fresh(step_.fresh_value) + at, width, width, width, before,
-               step_.length},
+               place.count},
               queries);
     }
     return made;
@@ -236,7 +240,7 @@ class Decoder {
   int64_t queries_;
   int64_t parts_ = 1;
   std::vector<int64_t> angles_;
-  const int64_t* start_ = nullptr;
+  std::vector<GqaPlace> places_;
 };
 
 GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& key,
@@ -248,21 +252,22 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      int64_t window, double softcap, bool interleaved, bool smooth, int64_t node,
                      const std::optional<at::Tensor>& word, int64_t instructions,
                      const std::optional<at::Tensor>& query_norm, const std::optional<at::Tensor>& key_norm,
-                     double query_epsilon, double key_epsilon) {
-  const GqaInputs given{query,  key,        value,    past_key,      past_value, last,
-                        total,  cos,        sin,      position,      bias,       sink,
-                        heads,  groups,     scale,    window,        softcap,    interleaved,
-                        smooth, query_norm, key_norm, query_epsilon, key_epsilon};
+                     double query_epsilon, double key_epsilon, const std::optional<at::Tensor>& counts,
+                     bool rolling) {
+  const GqaInputs given{query,         key,         value,    past_key,    past_value, last,       total,
+                        cos,           sin,         position, bias,        sink,       heads,      groups,
+                        scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
+                        query_epsilon, key_epsilon, counts,   rolling};
   int32_t* noted = gqa_word(word, query);
   GqaResult made;
   const GqaDecode step = gqa_step(given, made);
   if (step.batch == 0) return made;
   const AttendRows attend = attend_rows_for(instructions);
-  int64_t* start = std::get<3>(made).mutable_data_ptr<int64_t>();
+  int64_t* told = std::get<3>(made).mutable_data_ptr<int64_t>();
   with_reals(query, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
     Decoder<Kind> decoder(step, real_type(query), attend);
-    decoder.place(start, static_cast<int32_t>(node), noted);
+    decoder.place(told, static_cast<int32_t>(node), noted);
     decoder.renew();
     decoder.run();
   });

@@ -4,10 +4,7 @@
 
 #include <cmath>
 
-#include "device.cuh"
-#include "reduce.cuh"
-#include "tos/gqa_decode.h"
-#include "word.cuh"
+#include "gqa_renew.cuh"
 
 namespace tos::cuda {
 
@@ -15,17 +12,6 @@ namespace tos::cuda {
 constexpr int kGqaQueries = 4;
 constexpr int kGqaRows = 4;
 constexpr int kGqaWarps = 4;
-
-// What the kernels write for one another, and what they tell.
-struct GqaParts {
-  int64_t* start;  // [batch]
-  float* most;     // [batch, length, heads, parts]
-  float* sum;      // [batch, length, heads, parts]
-  float* total;    // [batch, length, heads, parts, width]
-  int64_t parts;
-  int32_t node;
-  int32_t* word;  // or nullptr
-};
 
 // By what is known without the lengths, so that a recorded step serves them all.
 inline int64_t gqa_parts(const GqaDecode& step) {
@@ -38,11 +24,6 @@ inline int64_t gqa_chunks(const GqaDecode& step) {
   return blocks_for(step.heads / step.groups * step.length, kGqaQueries);
 }
 
-inline Geometry gqa_renew_geometry(const GqaDecode& step) {
-  return {dim3(static_cast<unsigned>(step.batch * step.length), static_cast<unsigned>(step.groups)),
-          dim3(2 * kWarp)};
-}
-
 inline Geometry gqa_attend_geometry(const GqaDecode& step, int64_t parts) {
   return {dim3(static_cast<unsigned>(parts), static_cast<unsigned>(step.groups * gqa_chunks(step)),
                static_cast<unsigned>(step.batch)),
@@ -52,85 +33,6 @@ inline Geometry gqa_attend_geometry(const GqaDecode& step, int64_t parts) {
 inline Geometry gqa_combine_geometry(const GqaDecode& step) {
   return {dim3(static_cast<unsigned>(step.batch * step.length), static_cast<unsigned>(step.heads)),
           dim3(2 * kWarp)};
-}
-
-// The row of cosines and sines of a new row; one that is not there is clamped, and noted by whoever says so.
-__device__ __forceinline__ int64_t gqa_turn(const GqaDecode& step, const GqaPlace& place, int64_t b,
-                                            int64_t l, const GqaParts* tell) {
-  if (step.angles == 0) return 0;
-  int64_t bad = 0;
-  const int64_t wanted = gqa_angle(step, place, b, l);
-  const int64_t safe = Within{0, step.positions - 1}.safe(wanted, bad);
-  if (bad != 0 && place.good && tell != nullptr && tell->word != nullptr) {
-    note_from_thread(tell->word, word::kIndexOutOfRange, tell->node, wanted, 0, step.positions - 1, 1);
-  }
-  return safe;
-}
-
-// A row that is multiplied by `inverse` and by weights, unless there are none.
-template <class T>
-struct GqaRow {
-  const T* row;
-  const T* weight;  // or nullptr
-  float inverse;
-
-  __device__ __forceinline__ float at(int64_t d) const {
-    const float own = static_cast<float>(row[d]);
-    return weight == nullptr ? own : own * (inverse * static_cast<float>(weight[d]));
-  }
-};
-
-// One by the root mean square of a row, by all lanes of a warp.
-template <class T>
-__device__ __forceinline__ float gqa_inverse(const T* row, int64_t width, float epsilon) {
-  float squares = 0.0f;
-  for (int64_t d = threadIdx.x % kWarp; d < width; d += kWarp) {
-    const float own = static_cast<float>(row[d]);
-    squares += own * own;
-  }
-  return 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(width) + epsilon);
-}
-
-// Element d of a row, turned.
-template <class T>
-__device__ __forceinline__ float gqa_turned(const GqaDecode& step, const GqaRow<T>& row, int64_t angle,
-                                            int64_t d) {
-  const int64_t half = step.angles;
-  if (d >= 2 * half) return row.at(d);
-  const int64_t i = step.interleaved ? d / 2 : (d < half ? d : d - half);
-  const bool first = step.interleaved ? d % 2 == 0 : d < half;
-  const int64_t other = step.interleaved ? d ^ 1 : (first ? d + half : d - half);
-  const float cos = static_cast<float>(static_cast<const T*>(step.cos)[angle * half + i]);
-  const float sin = static_cast<float>(static_cast<const T*>(step.sin)[angle * half + i]);
-  const float own = row.at(d) * cos, across = row.at(other) * sin;
-  return first ? own - across : own + across;
-}
-
-template <class T>
-__global__ void __launch_bounds__(2 * kWarp) gqa_renew_kernel(GqaDecode step, GqaParts parts) {
-  const int64_t b = blockIdx.x / step.length, l = blockIdx.x % step.length, g = blockIdx.y;
-  const GqaPlace place = gqa_place(step, b);
-  const bool tells = threadIdx.x == 0 && g == 0;
-  if (tells && l == 0) {
-    parts.start[b] = place.before;
-    if (!place.good && parts.word != nullptr) {
-      note_from_thread(parts.word, word::kPositionOutOfRange, parts.node, step.last[b], step.length - 1,
-                       gqa_most(step) - 1, 1);
-    }
-  }
-  const int64_t angle = gqa_turn(step, place, b, l, tells ? &parts : nullptr);
-  const T* key = static_cast<const T*>(step.key) + b * step.key_batch + l * step.key_row + g * step.width;
-  const T* value =
-      static_cast<const T*>(step.value) + b * step.value_batch + l * step.value_row + g * step.width;
-  const int64_t to = ((b * step.groups + g) * step.length + l) * step.width;
-  // Each warp on its own: they wait for nobody.
-  const T* norm = static_cast<const T*>(step.key_norm);
-  const float inverse = norm == nullptr ? 1.0f : gqa_inverse(key, step.width, step.key_epsilon);
-  const GqaRow<T> row{key, norm, inverse};
-  for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
-    static_cast<T*>(step.fresh_key)[to + d] = static_cast<T>(gqa_turned(step, row, angle, d));
-    static_cast<T*>(step.fresh_value)[to + d] = value[d];
-  }
 }
 
 // What a warp has seen of the keys: kEach elements of a row are each lane's.
@@ -257,9 +159,8 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
   for (int i = 0; i < kGqaQueries; ++i) {
     const int64_t q = chunk * kGqaQueries + i, l = q / each, h = g * each + q % each;
     const bool there = l < step.length;
-    queries.high[i] = there ? before + l + 1 : 0;
-    const int64_t low = step.window > 0 ? queries.high[i] - step.window : 0;
-    queries.low[i] = low > 0 ? low : 0;
+    queries.high[i] = there ? gqa_high(place, l) : 0;
+    queries.low[i] = gqa_low(step, place, queries.high[i]);
     queries.bias[i] = there ? b * step.bias_batch + h * step.bias_head + l * step.bias_row : 0;
     const int64_t angle = there ? gqa_turn(step, place, b, l, nullptr) : 0;
     const T* query =
@@ -281,15 +182,16 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
     for (int e = 0; e < kEach; ++e) seen.total[i][e] = 0.0f;
   }
   // What the first query does not see, no later one does.
-  const int64_t first = queries.low[0] < before ? queries.low[0] : before;
+  const int64_t least = gqa_low(step, place, before + 1);
+  const int64_t first = least < before && place.count > 0 ? least : before;
   const int64_t split = blocks_for(before - first, parts.parts);
   const int64_t from = first + part * split < before ? first + part * split : before;
   const int64_t count = before - from < split ? before - from : split;
   const T* keys = static_cast<const T*>(step.past_key) + b * step.past_key_batch + g * step.past_key_head;
   const T* values =
       static_cast<const T*>(step.past_value) + b * step.past_value_batch + g * step.past_value_head;
-  const GqaSpan<T> span{keys + from * step.past_key_row,
-                        values + from * step.past_value_row,
+  const GqaSpan<T> span{keys + (from - place.first) * step.past_key_row,
+                        values + (from - place.first) * step.past_value_row,
                         step.past_key_row,
                         step.past_value_row,
                         from,
@@ -302,7 +204,7 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
                          width,
                          width,
                          before,
-                         step.length};
+                         place.count};
     gqa_see<T, kEach>(step, queries, own, seen);
   }
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;

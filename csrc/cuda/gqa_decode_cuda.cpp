@@ -24,12 +24,13 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      int64_t window, double softcap, bool interleaved, bool smooth, int64_t node,
                      const std::optional<at::Tensor>& word, int64_t /*instructions*/,
                      const std::optional<at::Tensor>& query_norm, const std::optional<at::Tensor>& key_norm,
-                     double query_epsilon, double key_epsilon) {
+                     double query_epsilon, double key_epsilon, const std::optional<at::Tensor>& counts,
+                     bool rolling) {
   const c10::cuda::CUDAGuard guard(query.device());
-  const GqaInputs given{query,  key,        value,    past_key,      past_value, last,
-                        total,  cos,        sin,      position,      bias,       sink,
-                        heads,  groups,     scale,    window,        softcap,    interleaved,
-                        smooth, query_norm, key_norm, query_epsilon, key_epsilon};
+  const GqaInputs given{query,         key,         value,    past_key,    past_value, last,       total,
+                        cos,           sin,         position, bias,        sink,       heads,      groups,
+                        scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
+                        query_epsilon, key_epsilon, counts,   rolling};
   const Report report{word::kPositionOutOfRange, static_cast<int32_t>(node), gqa_word(word, query)};
   GqaResult made;
   const GqaDecode step = gqa_step(given, made);

@@ -35,7 +35,7 @@ int64_t gqa_parts_of(const GqaDecode& step) { return gqa_parts(step); }
 
 void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scratch, const Report& report,
                        cudaStream_t stream) {
-  const GqaParts parts{scratch.start,   scratch.most, scratch.sum, scratch.total,
+  const GqaParts parts{scratch.places,  scratch.most, scratch.sum, scratch.total,
                        gqa_parts(step), report.node,  report.word};
   switch (type) {
     case Real::kFloat:

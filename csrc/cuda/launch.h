@@ -85,7 +85,7 @@ void launch_rotary(Real type, const TurnedHeads& heads, int32_t node, int32_t* w
 // What the kernels of a step write for one another: the place of each sample, and for each query and part of
 // the cache the greatest score, the sum of weights and the weighted values.
 struct GqaScratch {
-  int64_t* start;
+  int64_t* places;
   float* most;
   float* sum;
   float* total;

@@ -24,7 +24,7 @@ KINDS = {"float": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": Ten
 
 
 def decoder(
-    kind: str = "float", extra: bool = False, masked: bool = False, **attributes: Any
+    kind: str = "float", extra: bool = False, masked: bool = False, counted: bool = False, **attributes: Any
 ) -> onnx.ModelProto:
     """Layers of attention.
 
@@ -32,6 +32,7 @@ def decoder(
         kind: Of the caches.
         extra: Whether a cache is given as a further output as well.
         masked: Whether a mask tells the lengths, as models of onnxruntime-genai have it.
+        counted: Whether chunks are padded, and how many of their rows count is fed.
         attributes: Of the attention.
     """
     floats = TensorProto.FLOAT16 if kind == "float16" else TensorProto.FLOAT
@@ -56,6 +57,8 @@ def decoder(
     else:
         inputs.append(helper.make_tensor_value_info("last", TensorProto.INT32, ["batch"]))
         inputs.append(helper.make_tensor_value_info("total", TensorProto.INT32, []))
+    if counted:
+        inputs.append(helper.make_tensor_value_info("counts", TensorProto.INT32, ["batch"]))
     nodes.append(helper.make_node("Gather", ["words", "picked"], ["word"]))
     nodes.append(helper.make_node("Add", ["x", "word"], ["x0"]))
     outputs = []
@@ -63,7 +66,7 @@ def decoder(
     if scales:
         attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}
         weights["scale"] = np.array([0.02])
-    angles = np.outer(np.arange(ROOM), 10.0 ** -np.arange(WIDTH // 2))
+    angles = np.outer(np.arange(5 * ROOM), 10.0 ** -np.arange(WIDTH // 2))
     weights |= {"cos": np.cos(angles), "sin": np.sin(angles)}
     for layer in range(LAYERS):
         weights[f"w{layer}"] = random.standard_normal((HIDDEN, (HEADS + 2 * GROUPS) * WIDTH)) / HIDDEN**0.5
@@ -82,8 +85,9 @@ def decoder(
                     "total",
                     "cos",
                     "sin",
-                    *([""] * 3 if scales else []),
-                    *scales,
+                    *([""] * 3 if scales or counted else []),
+                    *(scales or [""] * 2 * counted),
+                    *(["", "", "counts"] if counted else []),
                 ],
                 [f"y{layer}", *given],
                 domain="com.microsoft",
@@ -112,8 +116,11 @@ def decoder(
 class Bound:
     """Its caches bound, and the same model with caches fed and given."""
 
-    def __init__(self, kind: str = "float", batch: int = 2, masked: bool = False, **options: Any) -> None:
-        self.proto = decoder(kind, masked=masked)
+    def __init__(
+        self, kind: str = "float", batch: int = 2, model: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        self.proto = decoder(kind, **(model or {}))
+        self.window = (model or {}).get("local_window_size", 0)
         self.session = tos.load(self.proto, options=tos.Options(**options))
         self.plain = tos.load(self.proto, options=tos.Options(capture="off"))
         self.binding = self.session.bind()
@@ -149,6 +156,8 @@ class Bound:
     def agree(self, after: torch.Tensor) -> None:
         for name, cache in self.caches.items():
             for b, rows in enumerate(after.tolist()):
+                while self.window and rows > ROOM:
+                    rows -= ROOM - self.window + 1
                 assert torch.equal(cache[b, :, :rows], self.fed[name][b, :, :rows])
 
 
@@ -164,8 +173,46 @@ def test_a_prompt_and_tokens_leave_what_copies_of_the_caches_would(kind: str, ca
     one.step(one.feed(2, [12, 10]))
 
 
+@pytest.mark.parametrize("capture", ["off", "auto"])
+@pytest.mark.parametrize("window", [3, ROOM])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_caches_of_a_window_are_rolled_in_place(kind: str, window: int, capture: str) -> None:
+    one = Bound(kind, model={"sliding_window_cache": 1, "local_window_size": window}, capture=capture)
+    one.step(one.feed(4, [4, 2], total=4))
+    for token in range(1, 30):
+        one.step(one.feed(1, [4 + token, 2 + token], total=40))
+    one.step(one.feed(3, [36, 34], total=40))
+    one.step(one.feed(2 * ROOM, [36 + 2 * ROOM, 34 + 2 * ROOM], total=60))
+    if capture == "auto":
+        assert counted(one.session, "replays")[0] >= 20
+
+
+@pytest.mark.parametrize("rolling", [False, True])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_padding_of_chunks_is_put_nowhere(kind: str, rolling: bool) -> None:
+    model = {"sliding_window_cache": 1, "local_window_size": 4} if rolling else {}
+    one = Bound(kind, model={"counted": True, **model})
+    after = [0, 0]
+    for count in ([4, 2], [0, 1], [3, 0], [1, 4], [2, 4], [0, 0]):
+        after = [a + b for a, b in zip(after, count, strict=True)]
+        one.step(one.feed(4, after) | {"counts": torch.tensor(count, dtype=torch.int32)})
+    assert counted(one.session, "replays")[0] >= 3
+
+
+def test_m12_bad_data_rolls_no_row() -> None:
+    one = Bound(model={"sliding_window_cache": 1, "local_window_size": 3})
+    for token in range(1, 16):
+        one.step(one.feed(1, [token, token], total=40))
+    before = {name: cache.clone() for name, cache in one.caches.items()}
+    for bad in ({"picked": torch.tensor([99])}, {"last": torch.tensor([15, 40], dtype=torch.int32)}):
+        with pytest.raises(tos.DeviceValidationError):
+            one.binding.run({**one.feed(1, [16, 16], total=40), **bad})
+        assert all(torch.equal(cache, before[name]) for name, cache in one.caches.items())
+    one.step(one.feed(1, [16, 16], total=40))
+
+
 def test_a_mask_that_grows_beside_caches_that_do_not() -> None:
-    one = Bound(masked=True)
+    one = Bound(model={"masked": True})
     for total in range(1, ROOM + 1):
         given = one.feed(1, [total, max(1, total - 2)])
         mask = (torch.arange(total) <= given.pop("last")[:, None]).to(torch.int64)
@@ -286,7 +333,8 @@ def test_plain_ops_put_rows_as_the_native_one_does(monkeypatch: pytest.MonkeyPat
     random = torch.Generator().manual_seed(0)
     cache = torch.randn(3, 2, 9, 5, generator=random)
     fresh, word = torch.randn(3, 2, 2, 5, generator=random), torch.zeros(10, dtype=torch.int32)
-    for start in ([0, 7, 3], [-1, 8, 9]):
+    moving = [[7, 2, 2], [0, 9, 1], [-1, 0, 2]], [[8, 1, 1], [-9, 0, 2], [-1, 0, 0]]
+    for start in ([0, 7, 3], [-1, 8, 9], *moving):
         held = [cache.clone(), cache.clone(), cache.clone()]
         put_rows(held[:1], [fresh], [torch.tensor(start)], word)
         with monkeypatch.context() as patch:

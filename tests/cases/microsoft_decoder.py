@@ -38,6 +38,16 @@ def ragged(q, k, v, past_k, past_v, lengths, total, num_heads, kv_num_heads):  #
     return np.stack(rows)
 
 
+def normed(q, k, v, past_k, past_v, lengths, total, *rest, num_heads, kv_num_heads):  # type: ignore[no-untyped-def]
+    """The same with heads divided by the root of their mean square."""
+    made = []
+    for x, heads, weight in ((q, num_heads, rest[-2]), (k, kv_num_heads, rest[-1])):
+        each = x.reshape(*x.shape[:2], heads, -1)
+        each = each / np.sqrt((each * each).mean(-1, keepdims=True) + np.float32(1e-6)) * weight
+        made.append(each.reshape(x.shape))
+    return ragged(*made, v, past_k, past_v, lengths, total, num_heads, kv_num_heads)
+
+
 H = {"num_heads": 4, "kv_num_heads": 2}
 Q, K, V = t(2, 3, 32), t(2, 3, 16), t(2, 3, 16)
 ANGLES = [t(12, 4), t(12, 4)]
@@ -49,6 +59,7 @@ WIDE = [t(2, 1, 64), t(2, 1, 32), t(2, 1, 32)]
 WIDE_PAST = [t(2, 2, 5, 16), t(2, 2, 5, 16)]
 WIDE_ANGLES = [t(12, 8), t(12, 8)]
 ONE = [t(2, 1, 32), t(2, 1, 16), t(2, 1, 16)]
+FULL = [const([4, 4], "int32"), const(5, "int32")]
 AFTER = [const([5, 5], "int32"), const(6, "int32")]
 STORED = [t(2, 2, 5, 8, low=-100, high=100, dtype="int8")] * 2
 SCALES = [const([0.02]), const([0.03])]
@@ -91,7 +102,7 @@ CASES: tuple[OpCase, ...] = (
     gqa([t(1, 3, 32), t(1, 3, 16), t(1, 3, 16), *ALONE, *NEXT], grad=True, id="past"),
     gqa([*ONE, *PAST, *AFTER], id="decode"),
     gqa([*ONE, *PAST, *AFTER], {"local_window_size": 3}, id="decode_window"),
-    gqa([*ONE, *PAST, const([4, 4], "int32"), const(5, "int32")], id="buffer"),
+    gqa([*ONE, *PAST, *FULL], id="buffer"),
     OpCase(
         "GroupQueryAttention",
         [*ONE, *PAST, const([2, 4], "int32"), const(5, "int32")],
@@ -101,6 +112,17 @@ CASES: tuple[OpCase, ...] = (
         oracle=ragged,
         id="ragged",
     ),
+    OpCase(
+        "GroupQueryAttention",
+        [*ONE, *PAST, const([2, 4], "int32"), const(5, "int32"), *[None] * 7, t(8), t(8)],
+        H,
+        domain="com.microsoft",
+        outputs=1,
+        oracle=normed,
+        grad=True,
+        id="normed",
+    ),
+    gqa([*ONE, *PAST, *FULL, *[None] * 9, const([1, 1], "int32")], id="counts"),
     gqa([*WIDE, *WIDE_PAST, *AFTER, *WIDE_ANGLES], {"do_rotary": 1}, id="rotary"),
     gqa(
         [*WIDE, None, None, const([0, 0], "int32"), const(1, "int32"), *WIDE_ANGLES],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from gqasteps import ROUNDING, Step, reference, step
+from gqasteps import ROUNDING, Step, counting, moved, reference, step
 from hostcuda import launch, needs_compiler, poisoned
 from torch import Tensor
 
@@ -23,15 +23,25 @@ def attend(one: Step, parts: int = 2, word: Tensor | None = None) -> tuple[Tenso
     batch, length, width, dtype = one.query.shape[0], one.length, one.past_key.shape[3], one.query.dtype
     fresh = [poisoned(batch, one.groups, length, width, dtype=dtype) for _ in range(2)]
     y = poisoned(batch, length, one.heads * width, dtype=dtype)
-    start = poisoned(batch, dtype=torch.int64)
+    start = poisoned(*one.places, dtype=torch.int64)
     queries = batch * length * one.heads * parts
     numbers = (
         *(batch, length, one.heads, one.groups, width, one.past_key.shape[2], one.total),
         *((0, 0) if one.cos is None else (one.cos.shape[1], one.cos.shape[0])),
         *(one.window, one.interleaved, one.smooth, one.key is None),
-        *(0 if one.bias is None else one.bias.shape[3], parts, 7),
+        *(0 if one.bias is None else one.bias.shape[3], parts, 7, one.rolling),
     )
-    given = (one.query, one.key, one.value, one.past_key, one.past_value, one.last, one.cos, one.sin)
+    given = (
+        one.query,
+        one.key,
+        one.value,
+        one.past_key,
+        one.past_value,
+        one.last,
+        one.counts,
+        one.cos,
+        one.sin,
+    )
     launch(
         "gqa_decode",
         f"gqa_decode_{str(dtype).removeprefix('torch.')}",
@@ -48,7 +58,7 @@ def error(got: Tensor, wanted: Tensor) -> float:
 
 
 # Heads, groups, width, capacity: widths beside whole warps, several chunks of queries.
-SIZES = ((1, 1, 1, 3), (6, 2, 20, 37), (10, 2, 65, 40), (4, 4, 128, 21), (2, 1, 200, 19))
+SIZES = ((1, 1, 1, 4), (6, 2, 20, 37), (10, 2, 65, 40), (4, 4, 128, 21), (2, 1, 200, 19))
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"window": 7, "length": 3},
@@ -57,6 +67,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"packed": True, "rotary": "pairs"},
     {"rotary": "part", "positions": True, "length": 2},
     {"normed": True},
+    {"padded": True, "length": 3, "rotary": "halves", "bias": True},
+    {"rolling": 3, "window": 4},
+    {"rolling": 40, "window": 3, "length": 4, "padded": True, "rotary": "halves", "sink": True},
     {"normed": True, "rotary": "halves", "length": 3, "packed": True},
     {"rotary": "halves", "bias": True, "window": 5, "length": 2, "sink": True, "scale": 0.4},
 )
@@ -69,9 +82,9 @@ def test_it_gives_what_float64_gives(options: dict[str, Any], dtype: torch.dtype
         one = step(seed, dtype, heads=heads, groups=groups, width=width, capacity=capacity, **options)
         y, key, value, start = attend(one, parts=1 + seed % 3)
         want = reference(one)
-        assert start.tolist() == one.before
-        assert error(y, want.y) < ROUNDING[dtype] and error(key, want.key) < ROUNDING[dtype]
-        assert torch.equal(value.double(), want.value)
+        assert start.tolist() == want.places
+        assert error(y, want.y) < ROUNDING[dtype] and error(counting(one, key), want.key) < ROUNDING[dtype]
+        assert torch.equal(counting(one, value), want.value)
 
 
 @pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
@@ -158,7 +171,7 @@ def test_rows_are_put_where_they_belong(dtype: torch.dtype, width: int) -> None:
 
     caches, fresh = [made(3, 2, 9, width) for _ in range(2)], [made(3, 2, 2, width) for _ in range(2)]
     start = torch.tensor([8, -1, 3])
-    numbers = torch.tensor([3, 2, 9, 2, width * dtype.itemsize])
+    numbers = torch.tensor([3, 2, 9, 2, width * dtype.itemsize, 1])
     want = [cache.clone() for cache in caches]
     word = torch.zeros(layout.SIZE, dtype=torch.int32)
     word[layout.FLAGS] = 1
@@ -169,4 +182,17 @@ def test_rows_are_put_where_they_belong(dtype: torch.dtype, width: int) -> None:
         cache[0, :, 8], cache[2, :, 3:5] = rows[0, :, 0], rows[2]
     word[layout.FLAGS] = 0
     launch("cache_appended", "cache_append", *given, word)
+    assert all(torch.equal(a, b) for a, b in zip(caches, want, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+@pytest.mark.parametrize("width", [1, 5, 32, 300])
+def test_rows_make_way_for_others(dtype: torch.dtype, width: int) -> None:
+    random = torch.Generator().manual_seed(width)
+    caches = [torch.randint(-99, 99, (4, 2, 21, width), generator=random).to(dtype) for _ in range(2)]
+    fresh = [torch.randint(-99, 99, (4, 2, 3, width), generator=random).to(dtype) for _ in range(2)]
+    places = torch.tensor([[19, 1, 2], [5, 16, 1], [-1, 0, 3], [7, 0, 0]])
+    want = [moved(cache, rows, places) for cache, rows in zip(caches, fresh, strict=True)]
+    numbers = torch.tensor([4, 2, 21, 3, width * dtype.itemsize, 3])
+    launch("cache_appended", "cache_append", caches[0], fresh[0], caches[1], fresh[1], places, numbers, None)
     assert all(torch.equal(a, b) for a, b in zip(caches, want, strict=True))

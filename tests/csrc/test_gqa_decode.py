@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from gqasteps import ROUNDING, Step, reference, step
+from gqasteps import ROUNDING, Step, counting, moved, reference, step
 from textmodel import message
 from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.faults import Flag
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 
@@ -45,6 +46,11 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"scale": 0.3, "length": 3},
     {"length": 4, "window": 3, "bias": True, "rotary": "halves"},
     {"normed": True},
+    {"padded": True, "length": 3, "rotary": "halves", "bias": True},
+    {"rolling": 3, "window": 4},
+    {"rolling": 0, "window": 6, "bias": True},
+    {"rolling": 40, "window": 3, "length": 4, "padded": True, "rotary": "halves", "sink": True},
+    {"rolling": 300, "window": 6, "length": 8, "positions": True},
     {"normed": True, "rotary": "pairs", "length": 2, "packed": True},
 )
 
@@ -60,10 +66,10 @@ def test_every_set_of_instructions_gives_what_float64_gives(
         one = step(seed, dtype, heads=heads, groups=groups, width=width, capacity=capacity, **options)
         y, key, value, start = attend(one, instructions=instructions)
         want = reference(one)
-        assert start.tolist() == one.before
+        assert start.tolist() == want.places
         assert error(y, want.y) < ROUNDING[dtype]
-        assert error(key, want.key) < ROUNDING[dtype]
-        assert torch.equal(value.double(), want.value)
+        assert error(counting(one, key), want.key) < ROUNDING[dtype]
+        assert torch.equal(counting(one, value), want.value)
 
 
 @pytest.mark.parametrize("instructions", SETS)
@@ -134,6 +140,28 @@ def test_a_length_that_cannot_be_is_noted_and_touches_no_row(last: int, value: i
     assert torch.equal(y[0], clean[0])
 
 
+@pytest.mark.parametrize(
+    ("count", "last", "flag", "low", "high"),
+    [
+        (3, 30, "LENGTH", 0, 2),
+        (-1, 30, "LENGTH", 0, 2),
+        (2, 0, "POSITION", 1, 41),
+        (1, 41, "POSITION", 0, 40),
+    ],
+)
+def test_a_count_that_cannot_be_is_noted(count: int, last: int, flag: str, low: int, high: int) -> None:
+    one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, total=99, length=2, padded=True)
+    assert one.counts is not None
+    one.counts[1], one.last[1] = count, last
+    word, layout = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32), tos.runtime.word
+    y, _, _, place = attend(one, word)
+    assert place[1].tolist() == [-1, 0, 0] and y.isfinite().all()
+    told = layout.fault_of(word.tolist(), [("", "")] * 7)
+    assert told is not None
+    value = count if flag == "LENGTH" else last
+    assert (Flag(told.flag).name, told.value, told.low, told.high) == (flag, value, low, high)
+
+
 def test_an_angle_that_is_not_there_is_noted() -> None:
     one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, rotary="halves", positions=True)
     assert one.position is not None
@@ -185,6 +213,24 @@ def test_rows_are_put_where_they_belong(dtype: torch.dtype) -> None:
         assert torch.equal(held.contiguous().view(torch.uint8), want.view(torch.uint8))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+def test_rows_make_way_for_others(dtype: torch.dtype) -> None:
+    one = put(dtype)
+    for places in (
+        [[7, 2, 2], [8, 1, 1], [0, 9, 2]],
+        [[-1, 0, 2], [3, 6, 2], [3, 6, 0]],
+        [[-9, 0, 2], [8, 0, 2], [2, 3, 7]],
+        [[1 << 62, 1, 1], [5, 1 << 62, 1], [-(1 << 63), -(1 << 63), -(1 << 63)]],
+    ):
+        place = torch.tensor(places)
+        want = moved(one.cache, one.fresh, place)
+        for layout in (one.cache, one.cache.transpose(1, 2).contiguous().transpose(1, 2)):
+            held = layout.clone(memory_format=torch.preserve_format)
+            OPS.cache_append_.default([held], [one.fresh], [place], None)
+            made = OPS.cache_appended.default(layout, one.fresh, place, 4)
+            assert torch.equal(held, want) and torch.equal(made, want) and made.is_contiguous()
+
+
 def test_nothing_is_put_after_bad_data_nor_where_there_is_no_place() -> None:
     one, word = put(torch.float32), torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
     held = one.cache.clone()
@@ -202,7 +248,9 @@ def test_nothing_is_put_after_bad_data_nor_where_there_is_no_place() -> None:
 def test_the_ops_say_what_they_give_and_write() -> None:
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     for dtype in ROUNDING:
-        one = step(0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", normed=True)
+        one = step(
+            0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", normed=True, padded=True
+        )
         word = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
         taken = (*one.arguments(), 7, word)
         torch.library.opcheck(OPS.gqa_decode.default, taken, one.options(), test_utils=tests)
@@ -256,6 +304,9 @@ def test_what_does_not_fit_is_refused() -> None:
         one._replace(last=one.last.long()),
         one._replace(sink=torch.zeros(3)),
         one._replace(query_norm=torch.zeros(7)),
+        one._replace(counts=torch.zeros(3, dtype=torch.int32)),
+        one._replace(rolling=True),
+        one._replace(rolling=True, window=10),
         one._replace(bias=torch.zeros(1, 3, 1, one.total)),
     ):
         with pytest.raises(ValueError, match="gqa_decode: "):

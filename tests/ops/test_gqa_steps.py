@@ -67,18 +67,18 @@ def session(feed: dict[str, Tensor], capture: Any, **attributes: Any) -> tos.Ses
     return tos.load(model, options=tos.Options(capture=capture))
 
 
-def floats(seed: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """A new row of each of two samples behind numbers of rows that depend on the seed."""
+def floats(seed: int, dtype: torch.dtype = torch.float32, length: int = 1) -> dict[str, Tensor]:
+    """New rows of each of two samples behind numbers of rows that depend on the seed."""
     random = torch.Generator().manual_seed(seed)
 
     def made(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=random).to(dtype)
 
-    last = torch.tensor([ROOM - 1 - seed % 3, seed % ROOM])
+    last = torch.tensor([ROOM - 1 - seed % 3, length - 1 + seed % (ROOM - length)])
     return {
-        "q": made(2, 1, HEADS * SIZE),
-        "k": made(2, 1, GROUPS * SIZE),
-        "v": made(2, 1, GROUPS * SIZE),
+        "q": made(2, length, HEADS * SIZE),
+        "k": made(2, length, GROUPS * SIZE),
+        "v": made(2, length, GROUPS * SIZE),
         "past_k": made(2, GROUPS, ROOM, SIZE),
         "past_v": made(2, GROUPS, ROOM, SIZE),
         "last": last.to(torch.int32),
@@ -144,3 +144,71 @@ def test_heads_are_normalized_within_the_step(
     turned = turning(0, dtype) if "do_rotary" in attributes else {}
     feeds = [floats(seed, dtype) | turned | norms(seed, dtype) for seed in range(5)]
     assert_steps_agree(feeds, asked, monkeypatch, **attributes)
+
+
+def resident(last: int, window: int) -> int:
+    """How many rows of a cache of a window count, by the formula of onnxruntime's documentation."""
+    total, step = last + 1, ROOM - window + 1
+    return total if total <= ROOM else total - step * -(-(total - ROOM) // step)
+
+
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("window", [1, 4, ROOM])
+@pytest.mark.parametrize("options", [{}, {"do_rotary": 1, "softcap": 2.0}, {"bias": True}, {"counts": True}])
+def test_caches_of_a_window_roll_within_the_step(
+    options: dict[str, Any], window: int, length: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = {"sliding_window_cache": 1, "local_window_size": window}
+    attributes |= {name: value for name, value in options.items() if name not in ("bias", "counts")}
+    feeds = []
+    for seed in range(6):
+        feed = floats(seed, length=length) | {"total": torch.tensor(40, dtype=torch.int32)}
+        feed["last"] = torch.tensor([4 + 5 * seed, 2 + 7 * seed], dtype=torch.int32)
+        feed |= turning(seed) if "do_rotary" in options else {}
+        if "bias" in options:
+            feed["bias"] = torch.randn(1, HEADS, length, 40, generator=torch.Generator().manual_seed(seed))
+        if "counts" in options:
+            feed["counts"] = torch.tensor([seed % (length + 1), length], dtype=torch.int32)
+        feeds.append(feed)
+    assert_steps_agree(feeds, asked, monkeypatch, lambda last: resident(last, window), **attributes)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"do_rotary": 1}, {"local_window_size": 3}])
+def test_chunks_are_padded_within_the_step(
+    attributes: dict[str, Any], asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds = []
+    for seed in range(6):
+        feed = floats(seed, length=4) | (turning(seed) if "do_rotary" in attributes else {})
+        feed["counts"] = torch.tensor([seed % 5, (seed + 2) % 5], dtype=torch.int32)
+        feeds.append(feed)
+    assert_steps_agree(feeds, asked, monkeypatch, **attributes)
+
+
+def test_padding_behind_the_last_angle_is_no_fault(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = []
+    for seed in range(4):
+        feed = floats(seed, length=4) | {name: part[:ROOM] for name, part in turning(seed).items()}
+        feed |= {"last": torch.tensor([ROOM - 1, 3], dtype=torch.int32)}
+        feeds.append(feed | {"counts": torch.tensor([1, 2], dtype=torch.int32)})
+    assert_steps_agree(feeds, asked, monkeypatch, do_rotary=1)
+
+
+@pytest.mark.parametrize("native_ops", [True, False])
+@pytest.mark.parametrize(("count", "last"), [(5, 7), (-1, 7), (2, 0), (1, ROOM + 1), (1, -1)])
+def test_a_count_that_cannot_be_is_told(
+    count: int, last: int, native_ops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not native_ops:
+        monkeypatch.setattr(native, "device_op", lambda *_: None)
+    feed = floats(0, length=4) | {"total": torch.tensor(ROOM + 4, dtype=torch.int32)}
+    good = feed | {"counts": torch.tensor([2, 4], dtype=torch.int32)}
+    bad = good | {
+        "counts": torch.tensor([count, 4], dtype=torch.int32),
+        "last": torch.tensor([last, 5], dtype=torch.int32),
+    }
+    one = session(good, "auto")
+    for _ in range(4):
+        with pytest.raises(tos.DeviceValidationError):
+            one.run(None, bad)
+        assert one.run(None, good)[0].isfinite().all()

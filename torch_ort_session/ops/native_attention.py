@@ -51,11 +51,15 @@ def _gqa_decode(
     key_norm: Tensor | None = None,
     query_epsilon: float = 0.0,
     key_epsilon: float = 0.0,
+    counts: Tensor | None = None,
+    rolling: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, length, width = query.shape[0], query.shape[1], past_key.shape[3]
     fresh = (batch, groups, length, width)
     y = query.new_empty((batch, length, heads * width))
-    return y, query.new_empty(fresh), query.new_empty(fresh), query.new_empty((batch,), dtype=torch.int64)
+    places = (batch, 3) if rolling or counts is not None else (batch,)
+    start = query.new_empty(places, dtype=torch.int64)
+    return y, query.new_empty(fresh), query.new_empty(fresh), start
 
 
 def _cache_append_(

@@ -14,13 +14,14 @@ inline bool dense_rows(const at::Tensor& cache) {
   return cache.numel() == 0 || cache.size(3) == 1 || cache.stride(3) == 1;
 }
 
-inline CacheAppend append_of(const at::Tensor& cache, const at::Tensor& fresh, const at::Tensor& start) {
+inline CacheAppend append_of(const at::Tensor& cache, const at::Tensor& fresh, const at::Tensor& place) {
   const int64_t each = static_cast<int64_t>(cache.element_size());
   CacheAppend one{};
   // A cache that is only read comes as well.
   one.cache = const_cast<void*>(cache.const_data_ptr());
   one.fresh = fresh.const_data_ptr();
-  one.start = start.const_data_ptr<int64_t>();
+  one.places = place.const_data_ptr<int64_t>();
+  one.each = place.dim() == 2 ? place.size(1) : 1;
   one.batch = cache.size(0), one.groups = cache.size(1), one.rows = cache.size(2);
   one.length = fresh.size(2), one.row_bytes = cache.size(3) * each;
   one.cache_batch = cache.stride(0) * each, one.cache_head = cache.stride(1) * each;
@@ -41,8 +42,9 @@ inline void check_appended(at::TensorList caches, at::TensorList fresh, at::Tens
                           rows.size(1) == cache.size(1) && rows.size(3) == cache.size(3),
                       "cache_append: the new rows do not fit the cache");
     TORCH_CHECK_VALUE(start.scalar_type() == at::kLong && start.device() == cache.device() &&
-                          start.is_contiguous() && start.numel() == cache.size(0),
-                      "cache_append: the places are not an int64 of each sample");
+                          start.is_contiguous() && start.dim() > 0 && start.dim() <= 2 &&
+                          start.size(0) == cache.size(0) && (start.dim() == 1 || start.size(1) == 3),
+                      "cache_append: the places are not an int64 of each sample, or three");
   }
   TORCH_CHECK_VALUE(!word.has_value() || (word->scalar_type() == at::kInt && word->is_contiguous() &&
                                           word->numel() == word::kSize),

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "tos/check_index.h"
+#include "tos/word.h"
 
 // A step of GroupQueryAttention: new rows of each sample, and a cache of which each sample uses the first
 // rows.
@@ -15,8 +16,9 @@ struct GqaDecode {
   const void* value;
   const void* past_key;  // [batch, groups, capacity, width]
   const void* past_value;
-  const int32_t* last;  // [batch], the number of rows after the step, less one
-  const void* cos;      // [positions, angles]; nullptr where nothing is rotated
+  const int32_t* last;    // [batch], the number of positions after the step, less one
+  const int32_t* counts;  // [batch], how many new rows count, before others; nullptr for all
+  const void* cos;        // [positions, angles]; nullptr where nothing is rotated
   const void* sin;
   const int64_t* position;  // [batch, length]; nullptr counts on from the cache
   const void* bias;         // [batch, heads, length, total] by bias_batch, bias_head and bias_row; or nullptr
@@ -33,24 +35,87 @@ struct GqaDecode {
   int64_t bias_batch, bias_head, bias_row;
   float scale, softcap, query_epsilon, key_epsilon;
   bool interleaved, smooth;
+  bool rolling;  // whether the cache holds the last positions only, in their order from row 0
 };
 
 // Where the new rows of a sample belong.
 struct GqaPlace {
-  int64_t before;  // rows of the cache that count; -1 where what tells it cannot be
+  int64_t before;  // positions before the step; -1 where what tells it cannot be
+  int64_t first;   // the one that row 0 of the cache holds
+  int64_t count;   // new rows that count
   bool good;
 };
 
-// How many rows there can be after the step.
-TOS_PORTABLE int64_t gqa_most(const GqaDecode& step) {
-  const int64_t room = step.capacity + step.length;
-  return step.total < room ? step.total : room;
+// How many new rows of a sample count, not yet checked.
+TOS_PORTABLE int64_t gqa_count(const GqaDecode& step, int64_t sample) {
+  if (step.counts != nullptr) return step.counts[sample];
+  const int64_t after = static_cast<int64_t>(step.last[sample]) + 1;
+  return step.rolling && after < step.length ? after : step.length;
+}
+
+// How many positions there have to be after the step, and how many there can be.
+TOS_PORTABLE int64_t gqa_least(int64_t count) { return count < 1 ? 1 : count; }
+
+TOS_PORTABLE int64_t gqa_most(const GqaDecode& step, int64_t count) {
+  const int64_t room = step.capacity + count;
+  return step.rolling || step.total < room ? step.total : room;
+}
+
+// How many of so many positions the cache holds, after as few evictions as make them fit.
+TOS_PORTABLE int64_t gqa_held(const GqaDecode& step, int64_t positions) {
+  if (!step.rolling || positions <= step.capacity) return positions;
+  const int64_t each = step.capacity - step.window + 1;
+  return positions - (positions - step.capacity + each - 1) / each * each;
 }
 
 TOS_PORTABLE GqaPlace gqa_place(const GqaDecode& step, int64_t sample) {
-  const int64_t after = static_cast<int64_t>(step.last[sample]) + 1;
-  const bool good = after >= step.length && after <= gqa_most(step);
-  return {good ? after - step.length : -1, good};
+  const int64_t after = static_cast<int64_t>(step.last[sample]) + 1, count = gqa_count(step, sample);
+  const bool good =
+      count >= 0 && count <= step.length && after >= gqa_least(count) && after <= gqa_most(step, count);
+  if (!good) return {-1, 0, 0, false};
+  return {after - count, after - count - gqa_held(step, after - count), count, true};
+}
+
+// What is wrong with a sample whose place cannot be.
+struct GqaFault {
+  word::Flag flag;
+  int64_t value, low, high;
+};
+
+TOS_PORTABLE GqaFault gqa_fault(const GqaDecode& step, int64_t sample) {
+  const int64_t count = gqa_count(step, sample);
+  if (step.counts != nullptr && (count < 0 || count > step.length)) {
+    return {word::kLengthOutOfRange, count, 0, step.length};
+  }
+  return {word::kPositionOutOfRange, step.last[sample], gqa_least(count) - 1, gqa_most(step, count) - 1};
+}
+
+// What is behind the last position that a new row sees: nothing of those that do not count.
+TOS_PORTABLE int64_t gqa_high(const GqaPlace& place, int64_t row) {
+  return row < place.count ? place.before + row + 1 : 0;
+}
+
+// The first position that a new row sees, which has `high` behind the last.
+TOS_PORTABLE int64_t gqa_low(const GqaDecode& step, const GqaPlace& place, int64_t high) {
+  const int64_t low = step.window > 0 ? high - step.window : 0;
+  return low > place.first ? low : place.first;
+}
+
+// What one place of a sample is in the result: the row of the cache where the new ones go, or that, how many
+// rows from the first on make way, and how many new rows count.
+constexpr int64_t kGqaWhole = 1, kGqaParted = 3;
+
+TOS_PORTABLE int64_t gqa_places(const GqaDecode& step) {
+  return step.rolling || step.counts != nullptr ? kGqaParted : kGqaWhole;
+}
+
+TOS_PORTABLE void gqa_tell(const GqaDecode& step, const GqaPlace& place, int64_t* to) {
+  const int64_t start = place.good ? gqa_held(step, place.before + place.count) - place.count : -1;
+  to[0] = start;
+  if (gqa_places(step) == kGqaWhole) return;
+  // Where more are new than the cache holds, none of the old ones stay, nor the first ones of the new.
+  to[1] = place.good ? place.before - place.first - (start < 0 ? 0 : start) : 0;
+  to[2] = place.count;
 }
 
 // The row of cosines and sines of a new row, not yet checked.

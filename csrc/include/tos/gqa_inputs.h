@@ -38,9 +38,11 @@ struct GqaInputs {
   const std::optional<at::Tensor>& key_norm;
   double query_epsilon;
   double key_epsilon;
+  const std::optional<at::Tensor>& counts;
+  bool rolling;
 };
 
-// The result, the new rows of keys and values, and where those of each sample belong.
+// The result, the new rows of keys and values, and where those of each sample belong: see gqa_tell.
 using GqaResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 inline int32_t* gqa_word(const std::optional<at::Tensor>& word, const at::Tensor& query) {
@@ -87,6 +89,10 @@ inline void gqa_check(const GqaInputs& in) {
                       "gqa_decode: ", name, " is not ", count, " dense elements of ", kind);
   };
   whole("the lengths", in.last, at::kInt, batch);
+  if (in.counts.has_value()) whole("the counts", *in.counts, at::kInt, batch);
+  TORCH_CHECK_VALUE(!in.rolling || (in.window > 0 && in.window <= in.past_key.size(2)),
+                    "gqa_decode: a cache of ", in.past_key.size(2), " rows cannot hold a window of ",
+                    in.window);
   TORCH_CHECK_VALUE(in.cos.has_value() == in.sin.has_value(), "gqa_decode: cosines and sines come together");
   if (in.cos.has_value()) {
     TORCH_CHECK_VALUE(in.cos->dim() == 2 && in.cos->size(0) > 0 && 2 * in.cos->size(1) <= width,
@@ -118,7 +124,7 @@ inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   const auto dense = q.options().memory_format(at::MemoryFormat::Contiguous);
   const std::vector<int64_t> fresh{batch, in.groups, length, width};
   made = {at::empty({batch, length, in.heads * width}, dense), at::empty(fresh, dense),
-          at::empty(fresh, dense), at::empty({batch}, dense.dtype(at::kLong))};
+          at::empty(fresh, dense), at::Tensor()};
   const auto address = [](const std::optional<at::Tensor>& part) {
     return part.has_value() ? part->const_data_ptr() : nullptr;
   };
@@ -131,6 +137,11 @@ inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   };
   const at::Tensor &k = in.key.has_value() ? *in.key : q, &v = in.value.has_value() ? *in.value : q;
   GqaDecode step{};
+  step.counts = in.counts.has_value() ? in.counts->const_data_ptr<int32_t>() : nullptr;
+  step.rolling = in.rolling;
+  std::vector<int64_t> places{batch};
+  if (gqa_places(step) != kGqaWhole) places.push_back(gqa_places(step));
+  std::get<3>(made) = at::empty(places, dense.dtype(at::kLong));
   step.query = q.const_data_ptr();
   step.key = in.key.has_value() ? k.const_data_ptr() : behind(in.heads);
   step.value = in.value.has_value() ? v.const_data_ptr() : behind(in.heads + in.groups);

@@ -16,15 +16,14 @@ from torch_ort_session.ops import native
 
 _START = " start"
 _PAST, _PRESENT, _PLACE = (3, 4), (1, 2), 4
-_COUNT = 16
-"""Places among the inputs and outputs of GroupQueryAttention; the last one tells which new rows count."""
+"""Places among the inputs and outputs of GroupQueryAttention."""
 
 
 def caches_of(node: Node) -> tuple[tuple[str, str], ...]:
     """Past and present of keys and of values, where a node can give the rows in place of the caches."""
     if node.op != "GroupQueryAttention" or node.domain != "com.microsoft":
         return ()
-    if node.attributes.get("sliding_window_cache") or any(node.inputs[_COUNT:]) or len(node.outputs) < 3:
+    if len(node.outputs) < 3:
         return ()
     pairs = tuple((node.inputs[p], node.outputs[q]) for p, q in zip(_PAST, _PRESENT, strict=True))
     return pairs if all(past and present for past, present in pairs) else ()
@@ -60,8 +59,9 @@ def put_rows(caches: list[Tensor], fresh: list[Tensor], starts: list[Tensor], wo
     Args:
         caches: [B, G, C, D] each.
         fresh: [B, G, L, D] each.
-        starts: Where the rows of each sample belong, int64 [B]; none are put where it is negative, nor behind
-            the last row.
+        starts: Where the rows of each sample belong, int64 [B], none where it is negative; or int64 [B, 3] of
+            that, how many rows from the first on make way for those behind them, and how many of the new rows
+            count. None are put in front of the first row, nor behind the last one.
         word: The validation word.
     """
     given = [*caches, *fresh, *starts] if word is None else [*caches, *fresh, *starts, word]
@@ -71,10 +71,24 @@ def put_rows(caches: list[Tensor], fresh: list[Tensor], starts: list[Tensor], wo
         op(caches, fresh, starts, word)
         return
     for cache, rows, start in zip(caches, fresh, starts, strict=True):
-        first = start.reshape(-1, 1)
-        source = torch.arange(cache.shape[2], device=start.device) - first
-        fresh_there = (first >= 0) & (source >= 0) & (source < rows.shape[2])
+        row = torch.arange(cache.shape[2], device=start.device)
+        first, moved, count = _place(start, rows.shape[2])
+        source = row - first
+        fresh_there = (first >= -count) & (source >= 0) & (source < count)
+        old = torch.where(row < first, row + moved, row).clamp(max=cache.shape[2] - 1)
         if word is not None:
-            fresh_there = fresh_there & (word[0] == 0)
+            good = word[0] == 0
+            fresh_there, old = fresh_there & good, torch.where(good, old, row)
         index = source.clamp(0, rows.shape[2] - 1)[:, None, :, None].expand(cache.shape)
-        cache.copy_(torch.where(fresh_there[:, None, :, None], rows.gather(2, index), cache))
+        stays = cache.gather(2, old[:, None, :, None].expand(cache.shape))
+        cache.copy_(torch.where(fresh_there[:, None, :, None], rows.gather(2, index), stays))
+
+
+def _place(start: Tensor, length: int) -> tuple[Tensor, Tensor | int, Tensor | int]:
+    """Where new rows go, how many rows make way, and how many new ones count, each [B, 1]."""
+    if start.dim() == 1:
+        first = start.reshape(-1, 1)
+        # A place that is not there is as far away as to be in front of all rows.
+        return torch.where(first < 0, -length - 1, first), 0, length
+    first, moved, count = start.unsqueeze(2).unbind(1)
+    return first, moved, count

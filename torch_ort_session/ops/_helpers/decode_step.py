@@ -86,6 +86,8 @@ class Attending:
         bias: Added to the scores, broadcastable to [B, H, L, T].
         weighing: How scores become probabilities.
         norms: Of queries and keys; None for none.
+        counts: int32 [B], how many new rows of each sample count; None for all that can be.
+        rolling: Whether the caches hold the last positions only, at least the window.
     """
 
     heads: int
@@ -94,6 +96,8 @@ class Attending:
     bias: Tensor | None
     weighing: Weighing
     norms: Norms | None = None
+    counts: Tensor | None = None
+    rolling: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +108,8 @@ class Decoded:
         y: The result [B, L, H * D].
         key: New keys as the cache holds them [B, G, L, D].
         value: New values [B, G, L, D].
-        start: Where they belong in the cache, int64 [B]; negative where what tells it cannot be.
+        start: Where they belong in the cache, int64 [B]; negative where what tells it cannot be. With counts,
+            and for rolling caches, [B, 3] as :func:`~.cache_rows.put_rows` takes them.
     """
 
     y: Tensor
@@ -143,7 +148,14 @@ def decode_step(
     if past_key is None or past_value is None or validation is None or not validation.on:
         return None
     length = query.shape[1]
-    if not 0 < length <= _MOST_ROWS or (length == total and length > 1) or not query.shape[0]:
+    if not 0 < length <= _MOST_ROWS or not query.shape[0]:
+        return None
+    if how.rolling or how.counts is not None:
+        if how.rolling and not 0 < how.window <= past_key.shape[2]:
+            return None
+        if how.counts is not None and how.counts.dtype is not torch.int32:
+            return None
+    elif length == total and length > 1:
         return None
     turning = () if tables is None else (tables.cos, tables.sin)
     norms = (None, None) if how.norms is None else (how.norms.query, how.norms.key)
@@ -160,7 +172,7 @@ def decode_step(
         return None
     if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < max(total, length)):
         return None
-    op = native.device_op("gqa_decode", *floats, last)
+    op = native.device_op("gqa_decode", *floats, last, how.counts)
     if op is None:
         return None
     place = None if tables is None or tables.position is None else _dense(tables.position)
@@ -187,6 +199,8 @@ def decode_step(
         key_norm=_dense(norms[1]),
         query_epsilon=0.0 if how.norms is None else how.norms.query_epsilon,
         key_epsilon=0.0 if how.norms is None else how.norms.key_epsilon,
+        counts=_dense(how.counts),
+        rolling=how.rolling,
     )
     return Decoded(*made)
 

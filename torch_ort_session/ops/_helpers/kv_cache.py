@@ -5,6 +5,7 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,23 @@ class Stored:
     scale: Tensor | None
     packed: bool
     dtype: torch.dtype
+
+
+def stored(kind: str, scale: Tensor | None, bits: int, past: Tensor | None) -> Stored:
+    """How a cache holds its numbers, by the attributes of a node.
+
+    Raises:
+        ValueError: A quantized cache has no scale.
+    """
+    if kind == "NONE":
+        return Stored(None, False, torch.int8)
+    if scale is None:
+        raise ValueError(f"a cache quantized {kind} needs its scale.")
+    if scale.numel() > 1 and scale.dim() < 4:
+        scale = scale.reshape(1, -1, 1, scale.shape[-1])
+    packed = bits == 4
+    dtype = past.dtype if past is not None else torch.uint8 if packed else torch.int8
+    return Stored(scale, packed, dtype)
 
 
 def quantized(x: Tensor, how: Stored) -> Tensor:
@@ -113,11 +131,13 @@ class Window:
         position: What position each row of cache and new rows holds [B, C + L]; -1 for none.
         query: Position of each query [B, L].
         source: For each row of the cache afterwards, the row it is taken from [B, C].
+        place: Where the new rows go, how many rows make way, and how many new ones count: int64 [B, 3].
     """
 
     position: Tensor
     query: Tensor
     source: Tensor
+    place: Tensor
 
 
 def window(capacity: int, width: int, length: int, valid: Tensor, count: Tensor | None) -> Window:
@@ -145,7 +165,37 @@ def window(capacity: int, width: int, length: int, valid: Tensor, count: Tensor 
     position = torch.cat((old, torch.where(fresh < new, query, -1)), 1)
     place = after - kept + row
     source = torch.where(place >= before, capacity + place - before, place - before + held)
-    return Window(position, query, torch.where(row < kept, source, row))
+    start = kept - new
+    moved = torch.cat((start, held - start.clamp(min=0), new), 1)
+    return Window(position, query, torch.where(row < kept, source, row), moved)
+
+
+def in_window(rows: Window, width: int, bias: Tensor | None) -> Tensor:
+    """What each query sees of a cache of a window and the new rows, with the bias of their positions.
+
+    Args:
+        rows: Where they lie.
+        width: Positions in sight.
+        bias: Added to the scores [B or 1, H or 1, L, T], by position; None for none.
+    """
+    position, query = rows.position[:, None, None, :], rows.query[:, None, :, None]
+    seen = (position >= 0) & (position <= query) & (position > query - width)
+    if bias is None:
+        return seen
+    column = rows.position.clamp(0, bias.shape[3] - 1)[:, None, None, :]
+    shape = (column.shape[0], *bias.shape[1:3], column.shape[3])
+    spread = bias.expand(shape[0], -1, -1, -1)
+    return torch.where(seen, torch.gather(spread, 3, column.expand(shape)), -math.inf)
+
+
+def parted(start: Tensor, count: Tensor) -> Tensor:
+    """Places of new rows of which some count, as ``put_rows`` of ``cache_rows.py`` takes them.
+
+    Args:
+        start: Where they go, int64 [B].
+        count: How many count [B].
+    """
+    return torch.stack((start, torch.zeros_like(start), count.to(torch.int64)), 1)
 
 
 def kept(past: Tensor, new: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:

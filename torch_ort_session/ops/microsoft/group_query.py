@@ -33,14 +33,15 @@ from torch_ort_session.ops._helpers.decode_step import (
 )
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import (
-    Stored,
-    Window,
     appended,
     clean,
     counting,
     dequantized,
+    in_window,
     kept,
+    parted,
     quantized,
+    stored,
     window,
 )
 from torch_ort_session.ops._helpers.rotary import rotate
@@ -144,17 +145,22 @@ def group_query_attention(
     if q_norm_weight is not None and k_norm_weight is not None:
         epsilons = (epsilon or qk_norm_epsilon for epsilon in (q_norm_epsilon, k_norm_epsilon))
         norms = Norms(q_norm_weight, k_norm_weight, *epsilons)
-    if causal and not (qk_output or sliding_window_cache or integers) and query_seqlens is None:
-        how = Attending(num_heads, kv_num_heads, local_window_size, attention_bias, weighing, norms)
+    rolling = sliding_window_cache != 0
+    if causal and not (qk_output or integers):
+        how = Attending(
+            *(num_heads, kv_num_heads, local_window_size, attention_bias, weighing, norms),
+            *(query_seqlens, rolling),
+        )
         past = past_key, past_value
         step = decode_step((query, key, value), past, seqlens_k, total_sequence_length, tables, how, ctx)
         if step is not None and past_key is not None and past_value is not None:
+            most = past_key.shape[2] if rolling else total_sequence_length
             if gives_rows(ctx.node):
-                check_room(past_key, total_sequence_length)
+                check_room(past_key, most)
                 return step.y, step.key, step.value, None, step.start
             both = (past_key, step.key), (past_value, step.value)
             whole = (
-                present(past, fresh, step.start, total_sequence_length) if ctx.wants(place) else None
+                present(past, fresh, step.start, most) if ctx.wants(place) else None
                 for place, (past, fresh) in enumerate(both, 1)
             )
             return step.y, *whole, None
@@ -164,14 +170,16 @@ def group_query_attention(
         k = torch.rms_norm(k, k.shape[3:], norms.key, norms.key_epsilon)
     length = q.shape[2]
     # The first call fills an empty cache, where shorter samples are padded behind.
-    first = total_sequence_length == length or query_seqlens is not None or sliding_window_cache
+    first = total_sequence_length == length or query_seqlens is not None or rolling
     least = 0 if first else length - 1
     ends = check_range(seqlens_k, least, total_sequence_length - 1, Flag.POSITION, ctx)
     valid = ends.reshape(-1) + 1
     query_seqlens = check_lengths(query_seqlens, length, ctx)
     if query_seqlens is not None:
-        before = valid - query_seqlens.reshape(-1)
-    elif sliding_window_cache:
+        query_seqlens = query_seqlens.reshape(-1)
+        room = past_key.shape[2] if past_key is not None and not rolling else total_sequence_length
+        before = check_range(valid - query_seqlens, 0, room, Flag.POSITION, ctx)
+    elif rolling:
         before = (valid - length).clamp(min=0)
     else:
         # The first call fills an empty cache, where shorter samples are padded behind.
@@ -179,23 +187,31 @@ def group_query_attention(
     if tables is not None:
         if position_ids is None:
             position_ids = before.unsqueeze(1) + torch.arange(length, device=q.device)
+        if query_seqlens is not None:
+            # Rows that do not count have no place.
+            real = torch.arange(length, device=q.device) < query_seqlens.unsqueeze(1)
+            position_ids = torch.where(real, position_ids, 0)
         position_ids = check_places(position_ids, tables.cos.shape[0], Flag.INDEX, ctx)
         cos, sin = tables.cos[position_ids].unsqueeze(1), tables.sin[position_ids].unsqueeze(1)
         q = rotate(q, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
         k = rotate(k, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
-    keys = _stored(k_quant_type, k_scale, kv_cache_bit_width, past_key)
-    values = _stored(v_quant_type, v_scale, kv_cache_bit_width, past_value)
+    keys = stored(k_quant_type, k_scale, kv_cache_bit_width, past_key)
+    values = stored(v_quant_type, v_scale, kv_cache_bit_width, past_value)
     k, v = quantized(k, keys), quantized(v, values)
     mask: Tensor | None
-    if sliding_window_cache:
+    if rolling:
         if past_key is None or past_value is None or qk_output:
             raise ValueError("a cache of a window needs past_key and past_value, and gives no scores.")
         rows = window(past_key.shape[2], local_window_size, length, valid, query_seqlens)
         seen_key, present_key = kept(past_key, k, rows.source)
         seen_value, present_value = kept(past_value, v, rows.source)
-        mask = _in_window(rows, local_window_size, attention_bias)
+        mask = in_window(rows, local_window_size, attention_bias)
         counts: Tensor | None = rows.position >= 0
+        place = rows.place
     else:
+        place = before.to(torch.int64)
+        if query_seqlens is not None:
+            place = parted(place, query_seqlens)
         counts = counting(past_key, length, before, total_sequence_length, query_seqlens)
         present_key = appended(past_key, k, before, total_sequence_length, query_seqlens)
         present_value = appended(past_value, v, before, total_sequence_length, query_seqlens)
@@ -216,9 +232,10 @@ def group_query_attention(
     seen_value = clean(dequantized(seen_value, values, q.dtype), counts)
     y, products = _attend(q, seen_key, seen_value, mask, weighing, qk_output)
     if past_key is not None and gives_rows(ctx.node):
-        check_room(past_key, total_sequence_length)
+        if not rolling:
+            check_room(past_key, total_sequence_length)
         fresh = (part.clone(memory_format=torch.contiguous_format) for part in (k, v))
-        return merge_heads(y), *fresh, products, before.to(torch.int64)
+        return merge_heads(y), *fresh, products, place
     return merge_heads(y), present_key, present_value, products
 
 
@@ -230,30 +247,6 @@ def _tables(
     if cos is None or sin is None:
         raise ValueError("do_rotary needs cos_cache and sin_cache.")
     return Tables(cos, sin, position, pairs != 0)
-
-
-def _stored(kind: str, scale: Tensor | None, bits: int, past: Tensor | None) -> Stored:
-    if kind == "NONE":
-        return Stored(None, False, torch.int8)
-    if scale is None:
-        raise ValueError(f"a cache quantized {kind} needs its scale.")
-    if scale.numel() > 1 and scale.dim() < 4:
-        scale = scale.reshape(1, -1, 1, scale.shape[-1])
-    packed = bits == 4
-    dtype = past.dtype if past is not None else torch.uint8 if packed else torch.int8
-    return Stored(scale, packed, dtype)
-
-
-def _in_window(rows: Window, width: int, bias: Tensor | None) -> Tensor:
-    """What each query sees of a cache of a window and the new rows, with the bias of their positions."""
-    position, query = rows.position[:, None, None, :], rows.query[:, None, :, None]
-    seen = (position >= 0) & (position <= query) & (position > query - width)
-    if bias is None:
-        return seen
-    column = rows.position.clamp(0, bias.shape[3] - 1)[:, None, None, :]
-    shape = (column.shape[0], *bias.shape[1:3], column.shape[3])
-    spread = bias.expand(shape[0], -1, -1, -1)
-    return torch.where(seen, torch.gather(spread, 3, column.expand(shape)), -math.inf)
 
 
 def _heads(
