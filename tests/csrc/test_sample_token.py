@@ -108,6 +108,71 @@ def test_what_leaves_nothing_to_draw_is_told(plain: bool, monkeypatch: pytest.Mo
     assert found[:4] == [-1, -1, -1, 299] and found[4] >= 0
 
 
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("temperature", [1e-300, 1e-50, 1e-45, 1e-38])
+def test_the_least_temperatures_choose_the_greatest(
+    temperature: float, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr(native, "device_op", lambda *given: None)
+    rows = scores(20, 300)
+    rows[3, 5], rows[4] = -math.inf, -1e30 - 1e25 * torch.arange(300)
+    assert torch.equal(drawn_tokens(rows, state(), temperature=temperature), rows.argmax(1))
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("temperature", [1e38, 1e300, math.inf])
+def test_the_greatest_temperatures_draw_evenly(
+    temperature: float, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr(native, "device_op", lambda *given: None)
+    rows = scores(1, 4).expand(8000, 4).clone()
+    rows[:, 1] = -math.inf
+    often = torch.bincount(drawn_tokens(rows, state(), temperature=temperature), minlength=4)
+    assert often[1] == 0 and (often[[0, 2, 3]] - 8000 / 3).abs().max() < 250
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
+def test_other_temperatures_are_refused(
+    temperature: float, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr(native, "device_op", lambda *given: None)
+    told = message(ValueError, lambda: drawn_tokens(scores(2, 3), state(), temperature=temperature))
+    assert "not above 0" in told
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "keep"),
+    [(0, 0.0, 1), (0, -1.0, 1), (0, math.nan, 1), (1, 1.0, 1), (1, 1.0, 300), (1, math.inf, 2**62)],
+)
+def test_rules_that_leave_one_token_choose_the_greatest(
+    top_k: int, top_p: float, keep: int, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr(native, "device_op", lambda *given: None)
+    rows = scores(20, 300)
+    assert torch.equal(
+        drawn_tokens(rows, state(), top_k=top_k, top_p=top_p, keep=keep, closed=True), rows.argmax(1)
+    )
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("top_k", [0, 300, 301, 2**62])
+def test_rules_that_leave_all_change_nothing(
+    top_k: int, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if plain:
+        monkeypatch.setattr(native, "device_op", lambda *given: None)
+    rows = scores(50, 300)
+    wanted = drawn_tokens(rows, state())
+    for top_p, keep in ((1.0, 1), (math.inf, 1), (0.0, 300), (0.0, 2**62)):
+        assert torch.equal(drawn_tokens(rows, state(), top_k=top_k, top_p=top_p, keep=keep), wanted)
+
+
 @needs_extension
 def test_what_does_not_fit_is_refused() -> None:
     native.load()

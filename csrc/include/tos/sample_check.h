@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "tos/sample.h"
 
@@ -22,7 +24,10 @@ inline SampleRules check_sample(const at::Tensor& scores, const at::Tensor& stat
   TORCH_CHECK_VALUE(temperature > 0.0, "sample_token: the temperature is ", temperature, ", not above 0");
   TORCH_CHECK_VALUE(top_k >= 0 && keep >= 1, "sample_token: top_k ", top_k, " is below 0, or keep ", keep,
                     " below 1");
-  return {static_cast<float>(temperature), top_k, top_p, keep, closed};
+  // As a float it could be 0 or infinite, which leaves no number of 0 / 0 or of -inf / inf.
+  using Limits = std::numeric_limits<float>;
+  const double held = std::clamp<double>(temperature, Limits::min(), Limits::max());
+  return {static_cast<float>(held), top_k, top_p, keep, closed};
 }
 
 }  // namespace tos

@@ -13,6 +13,7 @@ from torch_ort_session.ops import native
 _DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _HALF = 0xFFFFFFFF
 _UNITS = 2.0**31
+_FLOAT = torch.finfo(torch.float32)
 
 
 def drawn_tokens(
@@ -30,7 +31,9 @@ def drawn_tokens(
     Args:
         scores: float32, float16 or bfloat16 [R, V].
         state: int64 [2]: the seed, and the number of the draw, which grows by one.
-        temperature: What scores are divided by, above 0.
+        temperature: What scores are divided by, above 0. One that float32 holds only as 0 or as infinite
+            counts as the least or the greatest number that it holds: the greatest score alone has a weight,
+            or all that are finite have the same.
         top_k: How many of the most probable tokens may be drawn; 0 for all.
         top_p: Those may be drawn before which the more probable ones have less than this probability.
         keep: How many may be drawn at least, whatever ``top_p`` says.
@@ -38,7 +41,10 @@ def drawn_tokens(
             the vocabulary counts as more probable, else the last.
 
     Returns:
-        int64 [R], -1 where a score is no number, and where none is finite.
+        int64 [R], -1 where a score is no number or infinitely great, and where none is finite.
+
+    Raises:
+        ValueError: A temperature that is not above 0.
     """
     op = native.device_op("sample_token", scores, state) if scores.dtype in _DTYPES else None
     if op is not None:
@@ -53,6 +59,9 @@ def plainly_drawn(
     """The same by plain ops: see :func:`drawn_tokens`."""
     if not scores.shape[0]:
         return state.new_empty(0)
+    if not temperature > 0:
+        raise ValueError(f"drawn_tokens: the temperature is {temperature}, not above 0")
+    temperature = min(max(temperature, _FLOAT.tiny), _FLOAT.max)
     scores = scores.to(torch.float32)
     most = scores.amax(1, keepdim=True)
     # A product in float32, as in the compiled op; what is no number weighs nothing.
