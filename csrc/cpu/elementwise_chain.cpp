@@ -25,34 +25,6 @@ namespace {
 // Elements that are worth a thread, where they go through one row.
 constexpr int64_t kGrain = 1 << 15;
 
-// Gives memory to registers that are read behind one another: a row may write where it reads.
-void assign_slots(const ChainProgram& program, ChainJob& job) {
-  const int first = program.inputs + program.constants;
-  int last_read[kChainRegisters];
-  std::fill_n(last_read, first, -1);
-  for (int row = 0; row < program.rows; ++row) {
-    last_read[first + row] = row;
-    for (const int8_t operand : program.row[row].operands) {
-      if (operand >= 0) last_read[operand] = row;
-    }
-  }
-  int8_t free[kChainRegisters];
-  int spare = 0;
-  const auto take = [&](int number) {
-    job.slot[number] = spare > 0 ? free[--spare] : static_cast<int8_t>(job.slots++);
-  };
-  for (int i = 0; i < program.inputs; ++i) take(i);
-  for (int row = 0; row < program.rows; ++row) {
-    for (int i = 0; i < first + row; ++i) {
-      const bool held = i < program.inputs || i >= first;
-      if (held && last_read[i] == row) free[spare++] = job.slot[i];
-    }
-    take(first + row);
-    // What nobody reads gives its memory back at once.
-    if (last_read[first + row] == row) free[spare++] = job.slot[first + row];
-  }
-}
-
 at::Tensor& elementwise_chain_out(at::TensorList inputs, at::IntArrayRef program,
                                   at::ArrayRef<double> constants, int64_t instructions, at::Tensor& out) {
   const at::DimVector shape = chain_shape(inputs);
@@ -62,8 +34,7 @@ at::Tensor& elementwise_chain_out(at::TensorList inputs, at::IntArrayRef program
   const int64_t count = out.numel();
   if (count == 0) return out;
   const ChainInputs<int64_t> given = chain_inputs<int64_t>(inputs, shape);
-  ChainJob job{&rows, given.each, out.mutable_data_ptr(), 0, {}};
-  assign_slots(rows, job);
+  const ChainJob job{&rows, given.each, out.mutable_data_ptr(), chain_slots(rows)};
   const Real type = real_type(out);
   const int64_t grain = std::max<int64_t>(kGrain / rows.rows, 2 * kChainBlock);
   at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {

@@ -7,6 +7,7 @@
 
 #include "tos/activations.h"
 #include "tos/cache_append.h"
+#include "tos/chain.h"
 #include "tos/check_index.h"
 #include "tos/gqa_decode.h"
 #include "tos/nbits_weight.h"
@@ -172,6 +173,18 @@ struct ActivatedRows {
 
 // There is at least one row of at least one element.
 void launch_activate(Real type, const ActivatedRows& rows, cudaStream_t stream);
+
+// A chain of elementwise steps, and where its inputs, of one type, and its result lie; see
+// elementwise_chain.cuh.
+struct ChainedElements {
+  ChainProgram program;
+  ChainInput<int64_t> inputs[kChainInputs];
+  void* out;
+  int64_t count;
+};
+
+// There is at least one element.
+void launch_elementwise_chain(Real type, const ChainedElements& chain, cudaStream_t stream);
 
 // See sample_token.cuh. There is at least one row.
 void launch_sample_token(Real type, const void* scores, int64_t* state, int64_t* token, int64_t rows,

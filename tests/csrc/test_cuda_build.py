@@ -25,6 +25,7 @@ ON_CUDA = {
     "activate",
     "cache_appended",
     "check_index",
+    "elementwise_chain",
     "expert_rows",
     "gemv",
     "gqa_decode",

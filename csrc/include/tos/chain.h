@@ -90,6 +90,42 @@ struct ChainProgram {
   ChainRow row[kChainRows];
 };
 
+// Which memory a register has while a block of elements goes through the rows; constants need none.
+struct ChainSlots {
+  int count;
+  int8_t of[kChainRegisters];
+};
+
+// Registers that are read behind one another share a slot: a row may write where it reads.
+inline ChainSlots chain_slots(const ChainProgram& program) {
+  const int first = program.inputs + program.constants;
+  int last_read[kChainRegisters];
+  for (int i = 0; i < first; ++i) last_read[i] = -1;
+  for (int row = 0; row < program.rows; ++row) {
+    last_read[first + row] = row;
+    for (const int8_t operand : program.row[row].operands) {
+      if (operand >= 0) last_read[operand] = row;
+    }
+  }
+  ChainSlots slots{};
+  int8_t free[kChainRegisters] = {};
+  int spare = 0;
+  const auto take = [&](int number) {
+    slots.of[number] = spare > 0 ? free[--spare] : static_cast<int8_t>(slots.count++);
+  };
+  for (int i = 0; i < program.inputs; ++i) take(i);
+  for (int row = 0; row < program.rows; ++row) {
+    for (int i = 0; i < first + row; ++i) {
+      const bool held = i < program.inputs || i >= first;
+      if (held && last_read[i] == row) free[spare++] = slots.of[i];
+    }
+    take(first + row);
+    // What nobody reads gives its memory back at once.
+    if (last_read[first + row] == row) free[spare++] = slots.of[first + row];
+  }
+  return slots;
+}
+
 // Where an input lies, in elements; the first dimension is the innermost one.
 template <class Index>
 struct ChainInput {

@@ -63,7 +63,7 @@ template <Real kType>
 class ChainBlock {
  public:
   ChainBlock(const ChainJob& job, float* scratch) : job_(job), slots_(scratch) {
-    lines_ = scratch + job.slots * kChainBlock;
+    lines_ = scratch + job.slots.count * kChainBlock;
     const ChainProgram& program = *job.program;
     for (int i = 0; i < program.constants; ++i) {
       place_[program.inputs + i] = spread(program.inputs + i, program.constant[i]);
@@ -105,7 +105,7 @@ class ChainBlock {
   float* lines_;
   ChainOperand place_[kChainRegisters];
 
-  float* slot(int number) const { return slots_ + job_.slot[number] * kChainBlock; }
+  float* slot(int number) const { return slots_ + job_.slots.of[number] * kChainBlock; }
 
   ChainOperand spread(int line, float value) const {
     float* at = lines_ + line * kChainLanes;

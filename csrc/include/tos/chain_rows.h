@@ -17,8 +17,7 @@ struct ChainJob {
   const ChainProgram* program;
   const ChainInput<int64_t>* inputs;
   void* out;
-  int slots;                     // registers that have memory at once, besides constants
-  int8_t slot[kChainRegisters];  // of inputs and rows
+  ChainSlots slots;
 };
 
 struct alignas(64) ChainLine {
@@ -27,7 +26,7 @@ struct alignas(64) ChainLine {
 
 // Scratch memory that a job needs: its slots, and vectors of what is one number.
 inline int64_t chain_scratch(const ChainJob& job) {
-  return job.slots * (kChainBlock / kChainLanes) + kChainInputs + kChainConstants;
+  return job.slots.count * (kChainBlock / kChainLanes) + kChainInputs + kChainConstants;
 }
 
 // Elements `begin` to `end` of the result.

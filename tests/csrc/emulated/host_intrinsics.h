@@ -50,4 +50,6 @@ T atomicCAS(T* place, T expected, T value) {
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline float rsqrtf(float value) { return 1.0f / std::sqrt(value); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __expf(float value) { return std::exp(value); }
