@@ -26,26 +26,11 @@ at::Tensor& activate_out(const at::Tensor& x, const std::optional<at::Tensor>& u
   TORCH_CHECK_VALUE(out.scalar_type() == x.scalar_type() && out.sizes() == sizes.shape && out.is_contiguous(),
                     "activate: the result does not fit into what is given for it");
   if (out.numel() == 0) return out;
-  const Rows gates = rows_of(x), ups = rows_of(up.has_value() ? *up : x);
-  const ActivateParts parts = parts_of(x, kind, halves);
-  const bool product = halves || up.has_value();
-  const ActivateRows rows{address(gates.held, parts.gate),
-                          product ? address(ups.held, parts.up) : nullptr,
-                          bias.has_value() ? address(*bias, parts.gate) : nullptr,
-                          bias.has_value() ? address(*bias, parts.up) : nullptr,
-                          out.mutable_data_ptr(),
-                          gates.stride,
-                          ups.stride,
-                          sizes.width,
-                          static_cast<Activation>(kind),
-                          static_cast<float>(alpha),
-                          static_cast<float>(beta),
-                          static_cast<float>(limit),
-                          rounded};
+  const ActivateCall call = activate_call(sizes, x, up, bias, kind, halves, alpha, beta, limit, rounded, out);
   const Real type = real_type(x);
   const int64_t grain = std::max<int64_t>(kGrain / sizes.width, 1);
   at::parallel_for(0, sizes.rows, grain,
-                   [&](int64_t begin, int64_t end) { kernels.activate(type, rows, begin, end); });
+                   [&](int64_t begin, int64_t end) { kernels.activate(type, call.rows, begin, end); });
   return out;
 }
 

@@ -22,26 +22,10 @@ at::Tensor activate(const at::Tensor& x, const std::optional<at::Tensor>& up,
   const c10::cuda::CUDAGuard guard(x.device());
   at::Tensor y = at::empty(sizes.shape, x.options().memory_format(at::MemoryFormat::Contiguous));
   if (y.numel() == 0) return y;
-  const Rows gates = rows_of(x), ups = rows_of(up.has_value() ? *up : x);
-  const ActivateParts parts = parts_of(x, kind, halves);
-  const bool product = halves || up.has_value();
-  const ActivatedRows rows{address(gates.held, parts.gate),
-                           product ? address(ups.held, parts.up) : nullptr,
-                           bias.has_value() ? address(*bias, parts.gate) : nullptr,
-                           bias.has_value() ? address(*bias, parts.up) : nullptr,
-                           y.mutable_data_ptr(),
-                           gates.stride,
-                           ups.stride,
-                           sizes.rows,
-                           sizes.width,
-                           static_cast<Activation>(kind),
-                           static_cast<float>(alpha),
-                           static_cast<float>(beta),
-                           static_cast<float>(limit),
-                           rounded};
+  const ActivateCall call = activate_call(sizes, x, up, bias, kind, halves, alpha, beta, limit, rounded, y);
   const at::ScalarType type = x.scalar_type();
   const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
-  launch_activate(real, rows, c10::cuda::getCurrentCUDAStream());
+  launch_activate(real, call.rows, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;
 }

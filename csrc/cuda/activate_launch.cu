@@ -9,7 +9,7 @@ namespace tos::cuda {
 namespace {
 
 template <class T>
-void launch(const ActivatedRows& rows, cudaStream_t stream) {
+void launch(const ActivateRows& rows, cudaStream_t stream) {
   const Activate<T> args{static_cast<const T*>(rows.gate),
                          static_cast<const T*>(rows.up),
                          static_cast<const T*>(rows.gate_bias),
@@ -30,7 +30,7 @@ void launch(const ActivatedRows& rows, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_activate(Real type, const ActivatedRows& rows, cudaStream_t stream) {
+void launch_activate(Real type, const ActivateRows& rows, cudaStream_t stream) {
   switch (type) {
     case Real::kFloat:
       return launch<float>(rows, stream);

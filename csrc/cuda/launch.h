@@ -154,25 +154,8 @@ void launch_expert_rows_nbits(Real type, const ExpertAddresses& routes, const Nb
 void launch_cache_append(const CacheAppend* caches, int64_t count, const int32_t* word, cudaStream_t stream);
 
 // Addresses of rows of one type; see Activate in activate.cuh.
-struct ActivatedRows {
-  const void* gate;
-  const void* up;
-  const void* gate_bias;
-  const void* up_bias;
-  void* y;
-  int64_t gate_stride;
-  int64_t up_stride;
-  int64_t rows;
-  int64_t width;
-  Activation kind;
-  float alpha;
-  float beta;
-  float limit;
-  bool rounded;
-};
-
 // There is at least one row of at least one element.
-void launch_activate(Real type, const ActivatedRows& rows, cudaStream_t stream);
+void launch_activate(Real type, const ActivateRows& rows, cudaStream_t stream);
 
 // A chain of elementwise steps, and where its inputs, of one type, and its result lie; see
 // elementwise_chain.cuh.

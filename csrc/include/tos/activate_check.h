@@ -78,4 +78,36 @@ inline ActivateSizes check_activate(const at::Tensor& x, const std::optional<at:
   return sizes;
 }
 
+// What a kernel is given, and the tensors that it reads.
+struct ActivateCall {
+  Rows gates;
+  Rows ups;
+  ActivateRows rows;
+};
+
+// Of arguments that were checked, for a result that has elements.
+inline ActivateCall activate_call(const ActivateSizes& sizes, const at::Tensor& x,
+                                  const std::optional<at::Tensor>& up, const std::optional<at::Tensor>& bias,
+                                  int64_t kind, bool halves, double alpha, double beta, double limit,
+                                  bool rounded, const at::Tensor& y) {
+  ActivateCall call{rows_of(x), rows_of(up.has_value() ? *up : x), {}};
+  const ActivateParts parts = parts_of(x, kind, halves);
+  const bool product = halves || up.has_value();
+  call.rows = {address(call.gates.held, parts.gate),
+               product ? address(call.ups.held, parts.up) : nullptr,
+               bias.has_value() ? address(*bias, parts.gate) : nullptr,
+               bias.has_value() ? address(*bias, parts.up) : nullptr,
+               y.mutable_data_ptr(),
+               call.gates.stride,
+               call.ups.stride,
+               sizes.rows,
+               sizes.width,
+               static_cast<Activation>(kind),
+               static_cast<float>(alpha),
+               static_cast<float>(beta),
+               static_cast<float>(limit),
+               rounded};
+  return call;
+}
+
 }  // namespace tos
