@@ -1,5 +1,7 @@
 # `make demo` and `make test` are all a fresh clone needs: each first makes .venv ready.
 PYTHON ?=
+# Processes that run the tests.
+JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 SET_UP := $(VENV)/.set-up
@@ -14,7 +16,7 @@ demo: setup
 
 # The closing line of pytest is what a reader, and CI, looks for.
 test: setup
-	$(BIN)/python -m pytest -q -m "not slow and not zoo and not cuda"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not zoo and not cuda"
 
 full: setup
 	$(BIN)/python -m pytest -q

@@ -1,11 +1,19 @@
-"""One rule for all tests: without a CUDA device those that need it are skipped, or fail if that is asked."""
+"""What holds for all tests: those for CUDA, tests in several processes, and what was emulated."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import hostcuda
 import pytest
 import torch
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes side by side share the cores: threads that wait for each other would spin."""
+    if hasattr(config, "workerinput"):
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(config.workerinput["workercount"])))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -15,3 +23,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("FAIL_WITHOUT_CUDA") == "1":
         pytest.fail("there is no CUDA device")
     pytest.skip("there is no CUDA device")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand on which kernels this process emulated."""
+    if hasattr(session.config, "workeroutput"):
+        launched = [[*key, count] for key, count in hostcuda.LAUNCHED.items()]
+        session.config.workeroutput["launched"] = launched
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Count what another process emulated."""
+    for source, entry, count in getattr(node, "workeroutput", {}).get("launched", ()):
+        hostcuda.LAUNCHED[source, entry] += count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell which CUDA kernels were emulated, and how often."""
+    launched = {key: count for key, count in hostcuda.LAUNCHED.items() if key[0] != "provoking_kernels"}
+    if launched:
+        kernels = sorted({source for source, _ in launched})
+        terminalreporter.write_line(
+            f"emulated: {len(launched)} CUDA kernels of {len(kernels)} files ({', '.join(kernels)}), "
+            f"in {sum(launched.values())} launches"
+        )
