@@ -7,6 +7,7 @@ one. An isolated build therefore sees no torch and leaves the extension out.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -113,6 +114,14 @@ class BuildPy(build_py):
         return {str(p): str(Path(self.build_lib, PACKAGE, p.relative_to(ROOT))) for p in sorted(files)}
 
 
+def abi_version() -> int:
+    """What the sources say that the library speaks."""
+    text = (ROOT / "csrc" / "include" / "tos" / "abi.h").read_text(encoding="utf-8")
+    found = re.search(r"kAbiVersion = (\d+);", text)
+    assert found is not None
+    return int(found[1])
+
+
 def recording(base: type[Any]) -> type[Any]:
     """`base` (torch's build_ext), which afterwards writes what the library was built for next to it."""
 
@@ -127,7 +136,8 @@ def recording(base: type[Any]) -> type[Any]:
                 f"LIBRARY = {library.name!r}\n"
                 f"TORCH = {torch.__version__!r}\n"
                 f"CUDA = {torch.version.cuda!r}\n"
-                f"PYTHON = {'.'.join(map(str, sys.version_info[:2]))!r}\n",
+                f"PYTHON = {'.'.join(map(str, sys.version_info[:2]))!r}\n"
+                f"ABI = {abi_version()}\n",
                 encoding="utf-8",
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
 import warnings
@@ -88,6 +89,131 @@ def test_a_library_that_cannot_be_opened_is_reported(bare: Path, monkeypatch: py
     assert native.status() == native.Status(library, False, "")
     assert f"native ops are off: {library} cannot be loaded: " in warning_of_load()
     assert native.status().library is None
+
+
+def elf(size: int) -> bytes:
+    """A library whose one part ends at 4064 bytes and whose table of sections ends at 4096; cut off."""
+    head = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 4032, 0, 64, 56, 1, 64, 1, 0)
+    )
+    part = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 4064, 4064, 4096)
+    return (head + part).ljust(4096, b"\0")[:size]
+
+
+@pytest.mark.parametrize("size", [6, 63, 100, 2000, 4095])
+@pytest.mark.parametrize("jit", [True, False])
+def test_a_library_whose_end_is_missing_is_never_opened(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, size: int, jit: bool
+) -> None:
+    library = native_files.library_in(bare) if jit else bare / "library.so"
+    library.write_bytes(elf(size))
+    if not jit:
+        monkeypatch.setattr(native_files, "recorded", lambda: (HERE, library))
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: pytest.fail("opened"))
+    assert f"native ops are off: {library} is damaged: " in warning_of_load()
+    library.write_bytes(elf(4096))
+    assert native_files.damaged(library) is None
+
+
+def test_one_built_just_in_time_takes_the_place_of_one_that_cannot_be_used(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, jit = bare / "library.so", native_files.library_in(bare)
+    monkeypatch.setattr(native_files, "recorded", lambda: (HERE, library))
+    jit.write_bytes(b"good")
+    opened: list[str] = []
+
+    def load(path: str) -> None:
+        opened.append(path)
+        if path != str(jit):
+            raise OSError("no library")
+
+    monkeypatch.setattr(torch.ops, "load_library", load)
+    monkeypatch.setattr(torch.ops.torch_ort_session, "abi_version", lambda: native.ABI_VERSION, raising=False)
+    monkeypatch.setattr(native, "_describe_ops", lambda: None)
+    for content, tried in ((b"bad", [str(library), str(jit)]), (elf(100), [str(jit)])):
+        library.write_bytes(content)
+        opened.clear()
+        native._load_once.cache_clear()
+        assert native.load()
+        assert opened == tried
+
+
+def test_a_library_that_was_recorded_with_another_abi_is_never_opened(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = bare / "library.so"
+    library.write_bytes(b"")
+    monkeypatch.setattr(native_files, "recorded", lambda: (HERE, library))
+    monkeypatch.setattr(native_files, "recorded_abi", lambda: 1)
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: pytest.fail("opened"))
+    assert native.status().reason == (
+        f"the extension speaks ABI 1, this package speaks ABI {native.ABI_VERSION}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("TORCH = (", "'(' was never closed"),
+        ("TORCH = '2'\nLIBRARY = 'x.so'", "it lacks CUDA, PYTHON"),
+        ("TORCH = open('x')", "malformed node or string"),
+    ],
+)
+def test_a_record_that_is_none_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    (tmp_path / "_build_info.py").write_text(text)
+    monkeypatch.setattr(native_files, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(native_files, "library_in", lambda folder: tmp_path / "none.so")
+    found, reason = native_files.find()
+    assert not found
+    assert reason.startswith("the record of what the extension was built for cannot be read: ")
+    assert why in reason
+
+
+def test_the_record_is_what_setup_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_files, "_PACKAGE", tmp_path)
+    assert native_files.recorded() is None
+    assert native_files.recorded_abi() is None
+    text = "LIBRARY = 'x.so'\nTORCH = '2.13.0+cpu'\nCUDA = None\nPYTHON = '3.11'\nABI = 7\n"
+    (tmp_path / "_build_info.py").write_text('"""What."""\n' + text)
+    assert native_files.recorded() == (HERE, tmp_path / "x.so")
+    assert native_files.recorded_abi() == 7
+
+
+def test_a_build_waits_for_another_one_and_not_for_one_that_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from torch_ort_session.ops import native_files\n"
+        "with native_files.building(Path(sys.argv[1])) as scratch:\n"
+        "    assert not (scratch / 'lock').exists()\n"
+        "    (scratch / 'lock').touch()\n"
+        "    print('began', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    native_files.library_in(scratch).write_text(sys.argv[2])\n"
+    )
+
+    def start(content: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(tmp_path), content]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    library = native_files.library_in(tmp_path)
+    with start("killed") as killed:
+        assert killed.stdout.readline() == "began\n"
+        killed.kill()
+    assert not library.exists()
+    with start("first") as first:
+        assert first.stdout.readline() == "began\n"
+        with start("second") as second:
+            first.communicate("go\n")
+            assert library.read_text() == "first"
+            assert second.stdout.readline() == "began\n"
+            second.communicate("go\n")
+    assert library.read_text() == "second"
 
 
 def test_a_library_of_another_abi_is_refused(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +305,7 @@ def test_a_build_just_in_time_compiles_and_loads(tmp_path: Path) -> None:
         "import torch\n"
         "from torch_ort_session.ops import native\n"
         f"library = native.build(directory=Path({str(tmp_path)!r}))\n"
-        "assert library.is_file() and native.library() == library\n"
+        "assert library.is_file() and native.library().name == library.name\n"
         "from torch_ort_session.runtime.record import recorder_for\n"
         "x = torch.zeros(2)\n"
         "recorder_for(torch.device('cpu')).record(lambda: x.add_(1)).replay()\n"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import onnx
@@ -102,16 +103,26 @@ def test_a_reader_that_leaves_is_no_error(dense: str) -> None:
 
 
 def test_build_does_nothing_when_a_library_fits(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build.native, "load", lambda: True)
     monkeypatch.setattr(build.native, "status", lambda: Status(Path("native.so"), False, ""))
-    monkeypatch.setattr(build.native, "running", lambda: "torch 9")
+    monkeypatch.setattr(build.native_files, "running", lambda: "torch 9")
     monkeypatch.setattr(build.native, "build", lambda **_: pytest.fail("built"))
     assert command("build").out == "nothing to do: native.so fits torch 9\n"
     assert command("build", "--status").out == "native.so\n"
 
 
+def test_build_replaces_what_cannot_be_loaded(command, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter([Status(Path("native.so"), False, ""), Status(None, False, "native.so cannot be loaded")])
+    monkeypatch.setattr(build.native, "status", lambda: next(told))
+    monkeypatch.setattr(build.native, "load", lambda: warnings.warn("native ops are off", stacklevel=2))
+    monkeypatch.setattr(build.native_files, "running", lambda: "torch 9")
+    monkeypatch.setattr(build.native, "build", lambda **_: Path("new.so"))
+    assert command("build").out == "building for torch 9\nbuilt new.so\n"
+
+
 def test_build_reports_what_it_did(command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build.native, "status", lambda: Status(None, False, "extension not built"))
-    monkeypatch.setattr(build.native, "running", lambda: "torch 9")
+    monkeypatch.setattr(build.native_files, "running", lambda: "torch 9")
     monkeypatch.setattr(build.native, "build", lambda **_: Path("native.so"))
     assert command("build").out == "building for torch 9\nbuilt native.so\n"
     outcome = command("build", "--status")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from typing import Any
 
 from torch_ort_session.cli.common import CommandError
@@ -20,6 +21,12 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build the extension, or say what there is."""
     status = native.status()
+    if status.usable:
+        # Whether it can be loaded is known only then; a warning would advise to do what is being done.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            native.load()
+        status = native.status()
     if args.status:
         print(status.library if status.usable else f"not usable: {status.reason}")
         return 0 if status.usable else 1

@@ -41,8 +41,7 @@ _RELEASE_ARCHITECTURES = (80, 90, 100)
 # Without it torch's own parallel loops run on one thread in the extension's code.
 _THREADS = ("-fopenmp",) if sys.platform == "linux" else ()
 
-ABI_VERSION = 5
-"""Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
+ABI_VERSION = native_files.ABI_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,9 @@ def status() -> Status:
     """What :func:`load` would find, without loading or warning."""
     if _load_once.cache_info().currsize:
         reason = _load_once()
-        return Status(None if reason else native_files.find()[0], not reason, reason)
-    library, reason = native_files.find()
-    return Status(library, False, reason)
+        return Status(None if reason else library(), not reason, reason)
+    found, reason = native_files.find()
+    return Status(found[0] if found else None, False, reason)
 
 
 def load() -> bool:
@@ -227,19 +226,19 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
         else:
             sources = [p for p in sources if p.parent != native_files.source_root() / "cuda"]
         folder = directory if directory is not None else native_files.cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        cpp_extension.load(
-            name=native_files.module_name(),
-            sources=[str(p) for p in sources],
-            extra_include_paths=[str(native_files.source_root() / "include")],
-            extra_cflags=["-O2", "-g0", "-fvisibility=hidden", *_THREADS],
-            extra_ldflags=list(_THREADS),
-            extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],
-            build_directory=str(folder),
-            verbose=verbose,
-            with_cuda=with_cuda,
-            is_python_module=False,
-        )
+        with native_files.building(folder) as scratch:
+            cpp_extension.load(
+                name=native_files.module_name(),
+                sources=[str(p) for p in sources],
+                extra_include_paths=[str(native_files.source_root() / "include")],
+                extra_cflags=["-O2", "-g0", "-fvisibility=hidden", *_THREADS],
+                extra_ldflags=list(_THREADS),
+                extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],
+                build_directory=str(scratch),
+                verbose=verbose,
+                with_cuda=with_cuda,
+                is_python_module=False,
+            )
         _load_once.cache_clear()
         return native_files.library_in(folder)
 
@@ -258,22 +257,25 @@ def _architecture_flags(helpers: ModuleType) -> list[str]:
 @functools.cache
 def _load_once() -> str:
     """Load the library; the reason it cannot be used, or nothing."""
-    library, reason = native_files.find()
-    if library is not None and not _registered():
+    found, reason = native_files.find()
+    for file in [] if _registered() else found:
         try:
-            torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+            torch.ops.load_library(str(file))  # type: ignore[no-untyped-call]
         except OSError as error:
-            reason = f"{library} cannot be loaded: {error}"
+            reason = f"{file} cannot be loaded: {error}"
+        else:
+            reason = ""
+            break
     if not reason:
-        found = int(torch.ops.torch_ort_session.abi_version())
-        if found != ABI_VERSION:
-            reason = f"the loaded extension speaks ABI {found}, this package speaks ABI {ABI_VERSION}"
+        abi = int(torch.ops.torch_ort_session.abi_version())
+        if abi != ABI_VERSION:
+            reason = f"the loaded extension speaks ABI {abi}, this package speaks ABI {ABI_VERSION}"
         else:
             _describe_ops()
     if reason:
         warnings.warn(f"native ops are off: {reason}; {_BUILD_HINT}", UserWarning, stacklevel=3)
     else:
-        _LOG.debug("native ops from %s", library)
+        _LOG.debug("native ops from %s", library())
     return reason
 
 

@@ -1,12 +1,17 @@
-"""Files of the compiled extension: its sources, and the library that fits this process; none is opened."""
+"""Files of the compiled extension: its sources, and libraries that fit this process; none is loaded."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
-import importlib
+import shutil
+import struct
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import torch
 
@@ -14,6 +19,9 @@ from torch_ort_session._version import __version__
 
 JIT_PREFIX = "tos_native_torch_"
 """How the names of libraries begin that are built just in time."""
+
+ABI_VERSION = 5
+"""Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -42,28 +50,126 @@ def running() -> BuildTarget:
     return BuildTarget(str(torch.__version__), torch.version.cuda, python)
 
 
-def find() -> tuple[Path | None, str]:
-    """The library that fits, or why there is none; nothing is opened."""
-    target = running()
-    beside = recorded()
-    reason = "extension not built"
-    if beside is not None:
-        built_for, library = beside
-        if built_for == target and library.is_file():
-            return library, ""
-        if built_for != target:
-            reason = f"the extension was built for {built_for}, this process runs {target}"
+def find() -> tuple[list[Path], str]:
+    """The libraries that fit, in the order in which they are tried, or why there is none."""
+    try:
+        beside, reason = _beside()
+    except (OSError, ValueError, SyntaxError) as error:
+        beside, reason = None, f"the record of what the extension was built for cannot be read: {error}"
     jit = library_in(cache_folder())
-    return (jit, "") if jit.is_file() else (None, reason)
+    found = [] if beside is None else [beside]
+    if jit.is_file():
+        damage = damaged(jit)
+        found, reason = ([*found, jit], reason) if damage is None else (found, damage)
+    return found, "" if found else reason
+
+
+def _beside() -> tuple[Path | None, str]:
+    record, target = recorded(), running()
+    if record is None:
+        return None, "extension not built"
+    built_for, library = record
+    if built_for != target:
+        return None, f"the extension was built for {built_for}, this process runs {target}"
+    if not library.is_file():
+        return None, "extension not built"
+    abi = recorded_abi()
+    if abi not in (None, ABI_VERSION):
+        return None, f"the extension speaks ABI {abi}, this package speaks ABI {ABI_VERSION}"
+    damage = damaged(library)
+    return (library, "") if damage is None else (None, damage)
+
+
+def damaged(library: Path) -> str | None:
+    """What is wrong with a library whose end is missing; loading it would end the process.
+
+    Args:
+        library: A file. One that is no ELF file is for the system to refuse.
+    """
+    size = library.stat().st_size
+    with library.open("rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            return None
+        try:
+            programs, sections = struct.unpack_from("<QQ", head, 32)
+            each, count, section, sections_count = struct.unpack_from("<4H", head, 54)
+            file.seek(programs)
+            table = file.read(each * count)
+            parts = [struct.unpack_from("<QQQQQ", table, each * i + 8) for i in range(count)]
+        except struct.error:
+            return f"{library} is damaged: it ends after {size} bytes"
+    needed = max([sections + section * sections_count, *(part[0] + part[3] for part in parts)])
+    return None if size >= needed else f"{library} is damaged: {size} of {needed} bytes are there"
 
 
 def recorded() -> tuple[BuildTarget, Path] | None:
-    """What setup.py recorded beside the library that it built, None for a pure-Python package."""
-    try:
-        info = importlib.import_module("torch_ort_session._build_info")
-    except ModuleNotFoundError:
+    """What setup.py recorded beside the library that it built, None for a pure-Python package.
+
+    Raises:
+        ValueError: The record is not one.
+    """
+    found = _record()
+    if found is None:
         return None
-    return BuildTarget(info.TORCH, info.CUDA, info.PYTHON), _PACKAGE / str(info.LIBRARY)
+    missing = [name for name in ("LIBRARY", "TORCH", "CUDA", "PYTHON") if name not in found]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    cuda = found["CUDA"]
+    target = BuildTarget(str(found["TORCH"]), None if cuda is None else str(cuda), str(found["PYTHON"]))
+    return target, _PACKAGE / str(found["LIBRARY"])
+
+
+def recorded_abi() -> int | None:
+    """The ABI of the library that setup.py built, None where the record does not have it."""
+    abi = (_record() or {}).get("ABI")
+    return abi if isinstance(abi, int) else None
+
+
+def _record() -> dict[str, object] | None:
+    path = _PACKAGE / "_build_info.py"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    # It is read, not imported: a record that is half written would be a SyntaxError at an unexpected place.
+    found: dict[str, object] = {}
+    for item in ast.parse(text).body:
+        if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
+            found[item.targets[0].id] = ast.literal_eval(item.value)
+    return found
+
+
+@contextlib.contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """Where to build a library for a folder, which gets it whole or not at all: others look for it there.
+
+    One build at a time: the others wait. What a build left that was killed holds nobody up.
+
+    Args:
+        folder: It is made where it is not there.
+    """
+    scratch = folder / "build"
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (folder / "building").open("w") as file:
+        if _alone_with(file):
+            # torch's own lock is a file: it outlives whoever made it.
+            (scratch / "lock").unlink(missing_ok=True)
+        yield scratch
+        made, wanted = library_in(scratch), library_in(folder)
+        whole = wanted.with_suffix(".whole")
+        shutil.copyfile(made, whole)
+        whole.replace(wanted)
+
+
+def _alone_with(file: IO[str]) -> bool:
+    """Wait until no other process holds a file; False where the system cannot: torch's lock has to do."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return True
 
 
 def source_root() -> Path:
