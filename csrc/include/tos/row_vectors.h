@@ -81,10 +81,14 @@ inline uint16_t bfloat_of(float real) {
 }
 
 #if defined(__GNUC__)
-TOS_INLINE Shorts bfloats_of(const Floats& reals) {
+// The nearest floats of which bfloat16 drops nothing.
+TOS_INLINE Floats near_bfloats(const Floats& reals) {
   const Ints bits = same_bits<Ints>(reals);
-  const Ints rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  return __builtin_convertvector(((reals == reals) ? rounded >> 16 : Ints{} + 0x7fc0), Shorts);
+  const Ints rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & static_cast<int32_t>(0xffff0000);
+  return same_bits<Floats>((reals == reals) ? rounded : Ints{} + 0x7fc00000);
+}
+TOS_INLINE Shorts bfloats_of(const Floats& reals) {
+  return __builtin_convertvector(same_bits<Ints>(near_bfloats(reals)) >> 16, Shorts);
 }
 TOS_INLINE Floats reals_of_bfloats(const Shorts& bits) {
   return same_bits<Floats>(__builtin_convertvector(bits, Ints) << 16);
@@ -157,6 +161,12 @@ template <Real kType, class V>
 TOS_INLINE V rounded(const V& value) {
   if constexpr (kType == Real::kFloat) {
     return value;
+#if defined(__GNUC__)
+  } else if constexpr (kWidthOf<V> != 1 && kType == Real::kHalf) {
+    return reals_of_halves(halves_of(value));
+  } else if constexpr (kWidthOf<V> != 1) {
+    return near_bfloats(value);
+#endif
   } else {
     uint16_t kept[kWidthOf<V>];
     store<kType>(kept, 0, value);
