@@ -47,7 +47,7 @@ __device__ __forceinline__ float chain_within(float x, float low, float high) {
 }
 
 // A row is rounded before another one reads it, so only what lies within a code could become one rounding.
-template <ChainCode kCode>
+template <class T, ChainCode kCode>
 __device__ __forceinline__ float chain_of(float x, float y, float z) {
   if constexpr (kCode == ChainCode::kAdd) return x + y;
   if constexpr (kCode == ChainCode::kSub) return x - y;
@@ -72,7 +72,8 @@ __device__ __forceinline__ float chain_of(float x, float y, float z) {
   if constexpr (kCode == ChainCode::kSin) return sinf(x);
   if constexpr (kCode == ChainCode::kCos) return cosf(x);
   if constexpr (kCode == ChainCode::kSquare) return x * x;
-  if constexpr (kCode == ChainCode::kCube) return x * x * x;
+  // As torch has a third power here, both products are rounded.
+  if constexpr (kCode == ChainCode::kCube) return static_cast<float>(static_cast<T>(x * x)) * x;
   if constexpr (kCode == ChainCode::kSoftplus) return x > 40.0f ? x : log1pf(expf(x));
   if constexpr (kCode == ChainCode::kSoftsign) return x / (fabsf(x) + 1.0f);
   if constexpr (kCode == ChainCode::kMish) {
@@ -98,21 +99,22 @@ __device__ __forceinline__ float chain_of(float x, float y, float z) {
   if constexpr (kCode == ChainCode::kSilu) return x / (1.0f + expf(-x));
 }
 
-template <ChainCode kCode>
+template <class T, ChainCode kCode>
 __device__ __forceinline__ ChainNumbers chain_all(const ChainNumbers& x, const ChainNumbers& y,
                                                   const ChainNumbers& z) {
   ChainNumbers made;
   TOS_UNROLLED
-  for (int i = 0; i < kChainEach; ++i) made.each[i] = chain_of<kCode>(x.each[i], y.each[i], z.each[i]);
+  for (int i = 0; i < kChainEach; ++i) made.each[i] = chain_of<T, kCode>(x.each[i], y.each[i], z.each[i]);
   return made;
 }
 
+template <class T>
 __device__ __forceinline__ ChainNumbers chain_row(ChainCode code, const ChainNumbers& x,
                                                   const ChainNumbers& y, const ChainNumbers& z) {
   switch (code) {
 #define TOS_CHAIN_CASE(name) \
   case ChainCode::name:      \
-    return chain_all<ChainCode::name>(x, y, z);
+    return chain_all<T, ChainCode::name>(x, y, z);
     TOS_CHAIN_CASE(kAdd)
     TOS_CHAIN_CASE(kSub)
     TOS_CHAIN_CASE(kMul)
@@ -231,7 +233,7 @@ __global__ void __launch_bounds__(kChainThreads)
         if (each.operands[1] < 0) y = chain_spread(-INFINITY);
         if (each.operands[2] < 0) z = chain_spread(INFINITY);
       }
-      made = chain_row(code, x, y, z);
+      made = chain_row<T>(code, x, y, z);
       TOS_UNROLLED
       for (int i = 0; i < kChainEach; ++i) made.each[i] = static_cast<float>(static_cast<T>(made.each[i]));
       mine[args.slots.of[first + row] * blockDim.x] = made;

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +51,7 @@ class Code(IntEnum):
     COS = 21
     SQUARE = 22
     CUBE = 23
+    """Rounded as ``torch.pow(x, 3)`` is on the device."""
     SOFTPLUS = 24
     SOFTSIGN = 25
     MISH = 26
@@ -133,7 +134,9 @@ def composite(inputs: Sequence[Tensor], program: Sequence[int], constants: Seque
     for start in range(0, len(program), 4):
         code = Code(program[start])
         taken = program[start + 1 : start + 1 + code.operands]
-        operands = [None if each < 0 else registers[each] for each in taken]
+        operands: list[Any] = [None if each < 0 else registers[each] for each in taken]
+        if code is Code.CUBE:
+            operands = [operands[0].to(dtype)]
         registers.append(_PLAIN[code](*operands).to(dtype).float())
     shape = torch.broadcast_shapes(*(each.shape for each in inputs))  # type: ignore[no-untyped-call]
     return registers[-1].to(dtype).expand(shape).contiguous()
@@ -167,7 +170,7 @@ _PLAIN: Final[dict[Code, Callable[..., Tensor]]] = {
     Code.SIN: torch.sin,
     Code.COS: torch.cos,
     Code.SQUARE: torch.square,
-    Code.CUBE: lambda x: x * x * x,
+    Code.CUBE: lambda x: torch.pow(x, 3),
     Code.SOFTPLUS: lambda x: F.softplus(x, 1.0, 40.0),
     Code.SOFTSIGN: F.softsign,
     Code.MISH: F.mish,

@@ -39,7 +39,7 @@ enum class ChainCode : int {
   kSin,
   kCos,
   kSquare,
-  kCube,
+  kCube,  // rounded as torch's third power is on the device
   kSoftplus,
   kSoftsign,
   kMish,

@@ -42,7 +42,7 @@ void chain_step(int64_t count, const ChainOperand* operands, float* out) {
     Floats y{}, z{};
     if constexpr (kTakes > 1) y = read<Floats>(from_b, 0, 4);
     if constexpr (kTakes > 2) z = read<Floats>(from_c, 0, 4);
-    write(out, i, 4, rounded<kType>(chain_of<kCode>(x, y, z)));
+    write(out, i, 4, rounded<kType>(chain_of<kType, kCode>(x, y, z)));
     from_a += a.step;
     if constexpr (kTakes > 1) from_b += operands[1].step;
     if constexpr (kTakes > 2) from_c += operands[2].step;

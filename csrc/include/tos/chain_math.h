@@ -171,7 +171,7 @@ TOS_INLINE Floats mish_of(const Floats& x) {
   return x * (n / (n + 2.0f));
 }
 
-template <ChainCode kCode>
+template <Real kType, ChainCode kCode>
 TOS_INLINE Floats chain_of(const Floats& x, [[maybe_unused]] const Floats& y,
                            [[maybe_unused]] const Floats& z) {
   const Floats none{}, one = none + 1.0f;
@@ -204,6 +204,8 @@ TOS_INLINE Floats chain_of(const Floats& x, [[maybe_unused]] const Floats& y,
   if constexpr (kCode == ChainCode::kSin) return sin_of(x);
   if constexpr (kCode == ChainCode::kCos) return cos_of(x);
   if constexpr (kCode == ChainCode::kSquare) return x * x;
+  // As torch has a third power on the CPU: both products of bfloat16 are rounded, of float16 the last one.
+  if constexpr (kCode == ChainCode::kCube && kType == Real::kBFloat16) return rounded<kType>(x * x) * x;
   if constexpr (kCode == ChainCode::kCube) return x * x * x;
   if constexpr (kCode == ChainCode::kSoftplus) return (x > 40.0f) ? x : log1p_of(exp_of(x));
   if constexpr (kCode == ChainCode::kSoftsign) return x / (size_of(x) + 1.0f);
