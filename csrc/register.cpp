@@ -89,8 +89,8 @@ TORCH_LIBRARY(torch_ort_session, m) {
       "SymInt total, Tensor? cos, Tensor? sin, Tensor? position, Tensor? bias, Tensor? sink, int heads, "
       "int groups, float scale, int window, float softcap, bool interleaved, bool smooth, int node, "
       "Tensor(a!)? word, int instructions=-1, *, Tensor? query_norm=None, Tensor? key_norm=None, "
-      "float query_epsilon=0, float key_epsilon=0, Tensor? counts=None, bool rolling=False) -> (Tensor, "
-      "Tensor, Tensor, Tensor)");
+      "float query_epsilon=0, float key_epsilon=0, Tensor? counts=None, bool rolling=False, Tensor? "
+      "key_scale=None, Tensor? value_scale=None) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def("cache_append_(Tensor(a!)[] caches, Tensor[] fresh, Tensor[] starts, Tensor? word) -> ()");
   m.def("cache_appended(Tensor past, Tensor fresh, Tensor start, SymInt rows) -> Tensor");
   m.def(

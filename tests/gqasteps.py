@@ -40,6 +40,8 @@ class Step(NamedTuple):
     key_epsilon: float = 0.0
     counts: Tensor | None = None
     rolling: bool = False
+    key_scale: Tensor | None = None
+    value_scale: Tensor | None = None
 
     def arguments(self) -> tuple[Any, ...]:
         return tuple(self)[: self._fields.index("smooth") + 1]
@@ -51,6 +53,16 @@ class Step(NamedTuple):
     @property
     def length(self) -> int:
         return self.query.shape[1]
+
+    @property
+    def width(self) -> int:
+        """Of a head."""
+        return self.past_key.shape[3] * (2 if self.past_key.dtype is torch.uint8 else 1)
+
+    @property
+    def rounding(self) -> float:
+        """How far new keys may be from float64's: codes are the same."""
+        return ROUNDING[self.query.dtype] if self.key_scale is None else 1e-9
 
     @property
     def new(self) -> list[int]:
@@ -101,6 +113,8 @@ def step(
     normed: bool = False,
     padded: bool = False,
     rolling: int | None = None,
+    stored: int = 0,
+    channels: bool = False,
     scale: float | None = None,
     total: int | None = None,
 ) -> Step:
@@ -113,6 +127,20 @@ def step(
     def made(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=random).to(dtype)
 
+    def held() -> Tensor:
+        shape = (batch, groups, capacity, width)
+        if not stored:
+            return made(*shape)
+        if stored == 8:
+            return torch.randint(-128, 128, shape, generator=random).to(torch.int8)
+        return torch.randint(256, (*shape[:3], width // 2), generator=random).to(torch.uint8)
+
+    def scales() -> Tensor | None:
+        shape = (1, groups, 1, width) if channels else (1,)
+        unit = 0.02 if stored == 8 else 0.3
+        return (torch.rand(shape, generator=random) + 0.5) * unit if stored else None
+
+    width += width % 2 if stored == 4 else 0
     room = capacity - (length if rolling is None else 0)
     before = torch.randint(0, room + 1, (batch,), generator=random)
     before[0] = room
@@ -135,8 +163,8 @@ def step(
         query,
         key,
         value,
-        made(batch, groups, capacity, width),
-        made(batch, groups, capacity, width),
+        held(),
+        held(),
         (before + counts - 1).to(torch.int32),
         total,
         angles.cos().to(dtype) if turned else None,
@@ -154,13 +182,16 @@ def step(
         *((made(width) + 1, made(width), 1e-6, 0.3) if normed else (None, None, 0.0, 0.0)),
         counts.to(torch.int32) if padded else None,
         rolling is not None,
+        scales(),
+        scales(),
     )
 
 
 def counting(one: Step, rows: Tensor) -> Tensor:
     """New rows [B, G, L, D] in float64, with zeros for those that do not count."""
     places = torch.arange(one.length)[:, None]
-    return torch.stack([torch.where(places < n, r.double(), 0) for n, r in zip(one.new, rows, strict=True)])
+    each = zip(one.new, numbers(rows), strict=True)
+    return torch.stack([torch.where(places < new, part, 0) for new, part in each])
 
 
 class Wanted(NamedTuple):
@@ -174,7 +205,7 @@ class Wanted(NamedTuple):
 
 def reference(one: Step) -> Wanted:
     """The same in float64, row by row."""
-    batch, length, width = one.query.shape[0], one.length, one.past_key.shape[3]
+    batch, length, width = one.query.shape[0], one.length, one.width
     if one.key is None or one.value is None:
         sizes = [one.heads * width, one.groups * width, one.groups * width]
         query, key, value = torch.split(one.query, sizes, 2)
@@ -202,10 +233,15 @@ def reference(one: Step) -> Wanted:
             query[b, :, new:], key[b, :, new:], value[b, :, new:] = 0, 0, 0
             places = places.clamp(max=before + max(new, 1) - 1)
         query[b], key[b] = turned(one, query[b], places), turned(one, key[b], places)
-        rounded = key[b].to(one.query.dtype).double()
+        key[b], value[b] = codes(one, key[b], one.key_scale), codes(one, value[b], one.value_scale)
+        new_key = floats(one, key[b], one.key_scale)
         missing = torch.full((one.groups, before - held, width), math.nan, dtype=torch.float64)
-        keys = torch.cat((missing, one.past_key[b, :, :held].double(), rounded), 1)
-        values = torch.cat((missing, one.past_value[b, :, :held].double(), value[b]), 1)
+        new_value = floats(one, value[b], one.value_scale)
+        keys = torch.cat(
+            (missing, floats(one, numbers(one.past_key[b, :, :held]), one.key_scale), new_key), 1
+        )
+        old_value = floats(one, numbers(one.past_value[b, :, :held]), one.value_scale)
+        values = torch.cat((missing, old_value, new_value), 1)
         for h in range(one.heads):
             g = h * one.groups // one.heads
             for i in range(new):
@@ -223,6 +259,30 @@ def reference(one: Step) -> Wanted:
                     weights = torch.softmax(scores, 0)
                 y[b, i, h] = weights @ values[g, first:end]
     return Wanted(y.reshape(batch, length, -1), key.contiguous(), value.contiguous(), told)
+
+
+def numbers(cache: Tensor) -> Tensor:
+    """What a cache holds, in float64."""
+    if cache.dtype is not torch.uint8:
+        return cache.double()
+    return torch.stack((cache & 15, cache >> 4), -1).flatten(-2).double() - 8
+
+
+def codes(one: Step, rows: Tensor, scale: Tensor | None) -> Tensor:
+    """Rows [G, L, D] as a cache holds them, in float64."""
+    rounded = rows.to(one.query.dtype)
+    if scale is None:
+        return rounded.double()
+    most = 7 if one.past_key.dtype is torch.uint8 else 127
+    spread = scale.reshape(-1, 1, one.width) if scale.numel() > 1 else scale.reshape(())
+    return (rounded.float() / spread).round().clamp(-most - 1, most).double()
+
+
+def floats(one: Step, rows: Tensor, scale: Tensor | None) -> Tensor:
+    """What numbers [G, L, D] of a cache stand for."""
+    if scale is None:
+        return rows
+    return rows * (scale.reshape(-1, 1, one.width) if scale.numel() > 1 else scale.reshape(())).double()
 
 
 def turned(one: Step, x: Tensor, places: Tensor) -> Tensor:

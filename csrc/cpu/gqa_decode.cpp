@@ -68,6 +68,12 @@ void rotated(const GqaDecode& step, const T* from, const Norm& norm, int64_t ang
   for (int64_t d = 0; d < step.width; ++d) to[d] *= factor;
 }
 
+Held held_of(const GqaDecode& step, Real type) {
+  if (step.held == GqaHeld::kBytes) return Held::kBytes;
+  if (step.held == GqaHeld::kNibbles) return Held::kNibbles;
+  return type == Real::kFloat ? Held::kFloat : type == Real::kHalf ? Held::kHalf : Held::kBFloat16;
+}
+
 // What a task keeps: for each of its queries the greatest score, the sum and the weighted values.
 struct Partial {
   std::vector<float> most, sum, total;
@@ -79,6 +85,10 @@ class Decoder {
   Decoder(const GqaDecode& step, Real type, AttendRows attend)
       : step_(step),
         type_(type),
+        held_(held_of(step, type)),
+        bits_(step.held == GqaHeld::kReals   ? 8 * sizeof(T)
+              : step.held == GqaHeld::kBytes ? 8
+                                             : 4),
         attend_(attend),
         each_(step.heads / step.groups),
         queries_(each_ * step.length) {
@@ -122,10 +132,15 @@ class Decoder {
           const int64_t key = b * step_.key_batch + l * step_.key_row + g * width;
           rotated(step_, static_cast<const T*>(step_.key) + key, {step_.key_norm, step_.key_epsilon},
                   angle(b, l), 1.0f, row.data());
-          for (int64_t d = 0; d < width; ++d) fresh(step_.fresh_key)[to + d] = static_cast<T>(row[d]);
+          store(row.data(), step_.key_scale, step_.key_scale_step, g, step_.fresh_key, to);
           const int64_t value = b * step_.value_batch + l * step_.value_row + g * width;
           const T* from = static_cast<const T*>(step_.value) + value;
-          std::copy(from, from + width, fresh(step_.fresh_value) + to);
+          if (step_.held == GqaHeld::kReals) {
+            std::copy(from, from + width, static_cast<T*>(step_.fresh_value) + to);
+            continue;
+          }
+          for (int64_t d = 0; d < width; ++d) row[d] = static_cast<float>(from[d]);
+          store(row.data(), step_.value_scale, step_.value_scale_step, g, step_.fresh_value, to);
         }
       }
     }
@@ -143,7 +158,30 @@ class Decoder {
   }
 
  private:
-  static T* fresh(void* to) { return static_cast<T*>(to); }
+  // The address of a number of what is held as the caches are.
+  const char* held(const void* from, int64_t number) const {
+    return static_cast<const char*>(from) + number * bits_ / 8;
+  }
+
+  // A row of a group as the caches hold it.
+  void store(const float* row, const float* scale, int64_t scale_step, int64_t g, void* to,
+             int64_t at) const {
+    const int64_t width = step_.width;
+    const auto number = [&](int64_t d) {
+      const float rounded = static_cast<float>(static_cast<T>(row[d]));
+      return gqa_stored(rounded, gqa_scale(scale, scale_step, width, g, d), step_.held);
+    };
+    if (step_.held == GqaHeld::kReals) {
+      for (int64_t d = 0; d < width; ++d) static_cast<T*>(to)[at + d] = static_cast<T>(row[d]);
+    } else if (step_.held == GqaHeld::kBytes) {
+      for (int64_t d = 0; d < width; ++d) static_cast<int8_t*>(to)[at + d] = static_cast<int8_t>(number(d));
+    } else {
+      uint8_t* bytes = static_cast<uint8_t*>(to) + at / 2;
+      for (int64_t d = 0; d < width; d += 2) {
+        bytes[d / 2] = static_cast<uint8_t>((number(d) + 8) | ((number(d + 1) + 8) << 4));
+      }
+    }
+  }
   int64_t angle(int64_t b, int64_t l) const { return angles_[static_cast<size_t>(b * step_.length + l)]; }
 
   Partial attend(int64_t pair, int64_t part) const {
@@ -162,6 +200,12 @@ class Decoder {
         const int64_t from = b * step_.query_batch + l * step_.query_row + h * width;
         rotated(step_, static_cast<const T*>(step_.query) + from, {step_.query_norm, step_.query_epsilon},
                 angle(b, l), step_.scale, rows.data() + q * width);
+        if (step_.key_scale != nullptr) {
+          float* row = rows.data() + q * width;
+          for (int64_t d = 0; d < width; ++d) {
+            row[d] *= gqa_scale(step_.key_scale, step_.key_scale_step, width, g, d);
+          }
+        }
         high[q] = gqa_high(place, l);
         low[q] = gqa_low(step_, place, high[q]);
         if (step_.bias != nullptr) {
@@ -186,18 +230,17 @@ class Decoder {
     const int64_t from = std::min(low[0] + part * each, before), to = std::min(from + each, before);
     if (to > from) {
       const int64_t row = from - place.first;
-      const T* keys =
-          static_cast<const T*>(step_.past_key) + b * step_.past_key_batch + g * step_.past_key_head;
-      const T* values =
-          static_cast<const T*>(step_.past_value) + b * step_.past_value_batch + g * step_.past_value_head;
-      attend_({type_, keys + row * step_.past_key_row, values + row * step_.past_value_row,
-               step_.past_key_row, step_.past_value_row, width, from, to - from},
+      const int64_t key = b * step_.past_key_batch + g * step_.past_key_head + row * step_.past_key_row;
+      const int64_t value =
+          b * step_.past_value_batch + g * step_.past_value_head + row * step_.past_value_row;
+      attend_({held_, type_, held(step_.past_key, key), held(step_.past_value, value), step_.past_key_row,
+               step_.past_value_row, width, from, to - from},
               queries);
     }
     if (part + 1 == parts_ && place.count > 0) {
       const int64_t at = pair * step_.length * width;
-      attend_({type_, fresh(step_.fresh_key) + at, fresh(step_.fresh_value) + at, width, width, width, before,
-               place.count},
+      attend_({held_, type_, held(step_.fresh_key, at), held(step_.fresh_value, at), width, width, width,
+               before, place.count},
               queries);
     }
     return made;
@@ -228,13 +271,16 @@ class Decoder {
       T* to = static_cast<T*>(step_.y) + ((b * step_.length + l) * step_.heads + h) * width;
       // A query without any key in sight gives zeros.
       for (int64_t d = 0; d < width; ++d) {
-        to[d] = static_cast<T>(sum == 0.0f ? 0.0f : total[static_cast<size_t>(d)] / sum);
+        const float scale = gqa_scale(step_.value_scale, step_.value_scale_step, width, g, d);
+        to[d] = static_cast<T>(sum == 0.0f ? 0.0f : total[static_cast<size_t>(d)] / sum * scale);
       }
     }
   }
 
   const GqaDecode& step_;
   Real type_;
+  Held held_;
+  int64_t bits_;  // of a number of the caches
   AttendRows attend_;
   int64_t each_;
   int64_t queries_;
@@ -253,11 +299,12 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      const std::optional<at::Tensor>& word, int64_t instructions,
                      const std::optional<at::Tensor>& query_norm, const std::optional<at::Tensor>& key_norm,
                      double query_epsilon, double key_epsilon, const std::optional<at::Tensor>& counts,
-                     bool rolling) {
+                     bool rolling, const std::optional<at::Tensor>& key_scale,
+                     const std::optional<at::Tensor>& value_scale) {
   const GqaInputs given{query,         key,         value,    past_key,    past_value, last,       total,
                         cos,           sin,         position, bias,        sink,       heads,      groups,
                         scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
-                        query_epsilon, key_epsilon, counts,   rolling};
+                        query_epsilon, key_epsilon, counts,   rolling,     key_scale,  value_scale};
   int32_t* noted = gqa_word(word, query);
   GqaResult made;
   const GqaDecode step = gqa_step(given, made);

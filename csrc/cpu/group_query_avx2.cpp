@@ -16,6 +16,8 @@
 #endif
 
 #include "tos/lanes_avx2.h"
+// Behind the lanes.
+#include "tos/group_query_lanes8.h"
 
 namespace tos {
 
@@ -30,9 +32,15 @@ Wide power_of_two(const Wide& x) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(raised, 23))};
 }
 
-void four_sums(const Wide* of, float* sums) {
-  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(of[0].v, of[1].v), _mm256_hadd_ps(of[2].v, of[3].v));
-  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
+Wide signed_bytes(const int8_t* from) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))};
+}
+
+Wide nibbles(const uint8_t* from) {
+  uint32_t bytes;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  return Wide::in_order<4>(bytes) + Wide::all(-8.0f);
 }
 
 }  // namespace

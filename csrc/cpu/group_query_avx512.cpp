@@ -20,6 +20,8 @@
 #endif
 
 #include "tos/lanes_avx512.h"
+// Behind the lanes.
+#include "tos/group_query_lanes8.h"
 
 namespace tos {
 
@@ -34,14 +36,27 @@ Wide power_of_two(const Wide& x) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(raised, 23))};
 }
 
-__m256 folded(const Wide& x) {
-  return _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+void four_sums(const Wide* of, float* sums) {
+  Lanes8 folded[4];
+  TOS_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    folded[i] = {_mm256_add_ps(_mm512_castps512_ps256(of[i].v), _mm512_extractf32x8_ps(of[i].v, 1))};
+  }
+  four_sums(folded, sums);
 }
 
-void four_sums(const Wide* of, float* sums) {
-  const __m256 first = _mm256_hadd_ps(folded(of[0]), folded(of[1]));
-  const __m256 pairs = _mm256_hadd_ps(first, _mm256_hadd_ps(folded(of[2]), folded(of[3])));
-  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1)));
+Wide signed_bytes(const int8_t* from) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+
+Wide nibbles(const uint8_t* from) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  const __m512i twice = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(bytes, bytes));
+  const __m512i places = _mm512_set4_epi32(4, 0, 4, 0);
+  // The lowest four bits of each lane pick a number.
+  const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  return {_mm512_permutexvar_ps(_mm512_srlv_epi32(twice, places), table)};
 }
 
 }  // namespace

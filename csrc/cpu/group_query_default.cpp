@@ -29,6 +29,17 @@ Wide power_of_two(const Wide& x) {
   return made;
 }
 
+Wide signed_bytes(const int8_t* from) {
+  Wide made;
+  TOS_UNROLL
+  for (int i = 0; i < Wide::kWidth; ++i) made.v[i] = static_cast<float>(from[i]);
+  return made;
+}
+
+Wide nibbles(const uint8_t* from) {
+  return Wide::in_order<4>(some_bytes(from, Wide::kWidth / 2)) + Wide::all(-8.0f);
+}
+
 void four_sums(const Wide* of, float* sums) {
   for (int i = 0; i < 4; ++i) sums[i] = of[i].sum();
 }

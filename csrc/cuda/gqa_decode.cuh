@@ -52,10 +52,11 @@ struct GqaQueries {
 };
 
 // Rows of keys and values that follow each other.
-template <class T>
 struct GqaSpan {
-  const T* keys;
-  const T* values;
+  const void* keys;
+  const void* values;
+  int64_t key;  // the number that the first row begins with
+  int64_t value;
   int64_t key_row;
   int64_t value_row;
   int64_t position;
@@ -72,9 +73,10 @@ __device__ __forceinline__ float gqa_weight(float score, float most) {
   return score == -HUGE_VALF ? 0.0f : expf(score - most);
 }
 
-template <class T, int kEach>
-__device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries& queries,
-                                        const GqaSpan<T>& span, GqaSeen<kEach>& seen) {
+// S is what the cache holds: T, int8_t or GqaNibbles.
+template <class T, class S, int kEach>
+__device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries& queries, const GqaSpan& span,
+                                        GqaSeen<kEach>& seen) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   for (int64_t base = warp * kGqaRows; base < span.count; base += kGqaWarps * kGqaRows) {
     float score[kGqaRows][kGqaQueries];
@@ -85,7 +87,7 @@ __device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries&
       for (int e = 0; e < kEach; ++e) {
         const int64_t d = lane + e * kWarp;
         key[e] = base + u < span.count && d < step.width
-                     ? static_cast<float>(span.keys[(base + u) * span.key_row + d])
+                     ? gqa_number<S>(span.keys, span.key + (base + u) * span.key_row + d)
                      : 0.0f;
       }
       TOS_UNROLLED
@@ -135,7 +137,7 @@ __device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries&
       for (int e = 0; e < kEach; ++e) {
         const int64_t d = lane + e * kWarp;
         if (base + u >= span.count || d >= step.width) continue;
-        const float value = static_cast<float>(span.values[(base + u) * span.value_row + d]);
+        const float value = gqa_number<S>(span.values, span.value + (base + u) * span.value_row + d);
         TOS_UNROLLED
         for (int i = 0; i < kGqaQueries; ++i) seen.total[i][e] += score[u][i] * value;
       }
@@ -143,7 +145,7 @@ __device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries&
   }
 }
 
-template <class T, int kEach>
+template <class T, class S, int kEach>
 __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode step, GqaParts parts) {
   __shared__ float rows[kGqaQueries * kEach * kWarp];
   __shared__ float totals[kGqaWarps][kGqaQueries * kEach * kWarp];
@@ -169,7 +171,8 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
     const bool normed = there && norm != nullptr;
     const GqaRow<T> row{query, norm, normed ? gqa_inverse(query, width, step.query_epsilon) : 1.0f};
     for (int64_t d = threadIdx.x; d < width; d += blockDim.x) {
-      rows[i * width + d] = there ? gqa_turned(step, row, angle, d) * step.scale : 0.0f;
+      const float scale = step.scale * gqa_scale(step.key_scale, step.key_scale_step, width, g, d);
+      rows[i * width + d] = there ? gqa_turned(step, row, angle, d) * scale : 0.0f;
     }
   }
   __syncthreads();
@@ -187,25 +190,16 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
   const int64_t split = blocks_for(before - first, parts.parts);
   const int64_t from = first + part * split < before ? first + part * split : before;
   const int64_t count = before - from < split ? before - from : split;
-  const T* keys = static_cast<const T*>(step.past_key) + b * step.past_key_batch + g * step.past_key_head;
-  const T* values =
-      static_cast<const T*>(step.past_value) + b * step.past_value_batch + g * step.past_value_head;
-  const GqaSpan<T> span{keys + (from - place.first) * step.past_key_row,
-                        values + (from - place.first) * step.past_value_row,
-                        step.past_key_row,
-                        step.past_value_row,
-                        from,
-                        count};
-  gqa_see<T, kEach>(step, queries, span, seen);
+  const int64_t row = from - place.first;
+  const int64_t key = b * step.past_key_batch + g * step.past_key_head + row * step.past_key_row;
+  const int64_t value = b * step.past_value_batch + g * step.past_value_head + row * step.past_value_row;
+  const GqaSpan span{step.past_key,     step.past_value,     key,  value,
+                     step.past_key_row, step.past_value_row, from, count};
+  gqa_see<T, S, kEach>(step, queries, span, seen);
   if (part + 1 == parts.parts) {
     const int64_t fresh = (b * step.groups + g) * step.length * width;
-    const GqaSpan<T> own{static_cast<const T*>(step.fresh_key) + fresh,
-                         static_cast<const T*>(step.fresh_value) + fresh,
-                         width,
-                         width,
-                         before,
-                         place.count};
-    gqa_see<T, kEach>(step, queries, own, seen);
+    const GqaSpan own{step.fresh_key, step.fresh_value, fresh, fresh, width, width, before, place.count};
+    gqa_see<T, S, kEach>(step, queries, own, seen);
   }
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   TOS_UNROLLED
@@ -242,6 +236,7 @@ template <class T>
 __global__ void __launch_bounds__(2 * kWarp) gqa_combine_kernel(GqaDecode step, GqaParts parts) {
   const int64_t query = static_cast<int64_t>(blockIdx.x) * step.heads + blockIdx.y,
                 first = query * parts.parts;
+  const int64_t g = blockIdx.y / (step.heads / step.groups);
   const bool sinks = step.sink != nullptr || step.smooth;
   const float sink =
       step.sink != nullptr ? static_cast<float>(static_cast<const T*>(step.sink)[blockIdx.y]) : 0.0f;
@@ -257,7 +252,9 @@ __global__ void __launch_bounds__(2 * kWarp) gqa_combine_kernel(GqaDecode step, 
       total += parts.total[(first + p) * step.width + d] * gqa_weight(parts.most[first + p], most);
     }
     // A query without any key in sight gives zeros.
-    static_cast<T*>(step.y)[query * step.width + d] = static_cast<T>(sum == 0.0f ? 0.0f : total / sum);
+    const float scale = gqa_scale(step.value_scale, step.value_scale_step, step.width, g, d);
+    static_cast<T*>(step.y)[query * step.width + d] =
+        static_cast<T>(sum == 0.0f ? 0.0f : total / sum * scale);
   }
 }
 

@@ -25,12 +25,13 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      const std::optional<at::Tensor>& word, int64_t /*instructions*/,
                      const std::optional<at::Tensor>& query_norm, const std::optional<at::Tensor>& key_norm,
                      double query_epsilon, double key_epsilon, const std::optional<at::Tensor>& counts,
-                     bool rolling) {
+                     bool rolling, const std::optional<at::Tensor>& key_scale,
+                     const std::optional<at::Tensor>& value_scale) {
   const c10::cuda::CUDAGuard guard(query.device());
   const GqaInputs given{query,         key,         value,    past_key,    past_value, last,       total,
                         cos,           sin,         position, bias,        sink,       heads,      groups,
                         scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
-                        query_epsilon, key_epsilon, counts,   rolling};
+                        query_epsilon, key_epsilon, counts,   rolling,     key_scale,  value_scale};
   const Report report{word::kPositionOutOfRange, static_cast<int32_t>(node), gqa_word(word, query)};
   GqaResult made;
   const GqaDecode step = gqa_step(given, made);

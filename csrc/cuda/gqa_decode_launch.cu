@@ -8,23 +8,38 @@ namespace tos::cuda {
 
 namespace {
 
-template <class T, int kEach>
-void attend(const GqaDecode& step, const GqaParts& parts, cudaStream_t stream) {
+template <class T, class S, int kEach>
+void attend_wide(const GqaDecode& step, const GqaParts& parts, cudaStream_t stream) {
   const Geometry g = gqa_attend_geometry(step, parts.parts);
-  gqa_attend_kernel<T, kEach><<<g.grid, g.block, g.shared, stream>>>(step, parts);
+  gqa_attend_kernel<T, S, kEach><<<g.grid, g.block, g.shared, stream>>>(step, parts);
+}
+
+template <class T, class S>
+void attend(const GqaDecode& step, const GqaParts& parts, cudaStream_t stream) {
+  const int64_t lanes = blocks_for(step.width, kWarp);
+  if (lanes <= 2) {
+    attend_wide<T, S, 2>(step, parts, stream);
+  } else if (lanes <= 4) {
+    attend_wide<T, S, 4>(step, parts, stream);
+  } else {
+    attend_wide<T, S, 8>(step, parts, stream);
+  }
 }
 
 template <class T>
 void launch(const GqaDecode& step, const GqaParts& parts, cudaStream_t stream) {
   const Geometry renew = gqa_renew_geometry(step), combine = gqa_combine_geometry(step);
   gqa_renew_kernel<T><<<renew.grid, renew.block, renew.shared, stream>>>(step, parts);
-  const int64_t lanes = blocks_for(step.width, kWarp);
-  if (lanes <= 2) {
-    attend<T, 2>(step, parts, stream);
-  } else if (lanes <= 4) {
-    attend<T, 4>(step, parts, stream);
-  } else {
-    attend<T, 8>(step, parts, stream);
+  switch (step.held) {
+    case GqaHeld::kReals:
+      attend<T, T>(step, parts, stream);
+      break;
+    case GqaHeld::kBytes:
+      attend<T, int8_t>(step, parts, stream);
+      break;
+    case GqaHeld::kNibbles:
+      attend<T, GqaNibbles>(step, parts, stream);
+      break;
   }
   gqa_combine_kernel<T><<<combine.grid, combine.block, combine.shared, stream>>>(step, parts);
 }

@@ -79,6 +79,46 @@ __device__ __forceinline__ float gqa_turned(const GqaDecode& step, const GqaRow<
   return first ? own - across : own + across;
 }
 
+// Two numbers of 4 bits in a byte.
+struct GqaNibbles {
+  uint8_t both;
+};
+
+// A number of a cache.
+template <class S>
+__device__ __forceinline__ float gqa_number(const void* from, int64_t at) {
+  return static_cast<float>(static_cast<const S*>(from)[at]);
+}
+
+template <>
+__device__ __forceinline__ float gqa_number<GqaNibbles>(const void* from, int64_t at) {
+  const int both = static_cast<const GqaNibbles*>(from)[at / 2].both;
+  return static_cast<float>((at % 2 == 0 ? both & 15 : both >> 4) - 8);
+}
+
+// Puts elements of a row into a new row of a cache, of whole numbers where it holds those. `value` gives an
+// element as a float of type T has it.
+template <class T, class Value>
+__device__ __forceinline__ void gqa_put(const GqaDecode& step, const float* scale, int64_t scale_step,
+                                        int64_t g, void* to, int64_t at, const Value& value) {
+  const auto number = [&](int64_t d) {
+    return gqa_stored(static_cast<float>(value(d)), gqa_scale(scale, scale_step, step.width, g, d),
+                      step.held);
+  };
+  if (step.held == GqaHeld::kReals) {
+    for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) static_cast<T*>(to)[at + d] = value(d);
+  } else if (step.held == GqaHeld::kBytes) {
+    for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
+      static_cast<int8_t*>(to)[at + d] = static_cast<int8_t>(number(d));
+    }
+  } else {
+    for (int64_t d = threadIdx.x; d < step.width / 2; d += blockDim.x) {
+      const int both = (number(2 * d) + 8) | ((number(2 * d + 1) + 8) << 4);
+      static_cast<uint8_t*>(to)[at / 2 + d] = static_cast<uint8_t>(both);
+    }
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(2 * kWarp) gqa_renew_kernel(GqaDecode step, GqaParts parts) {
   const int64_t b = blockIdx.x / step.length, l = blockIdx.x % step.length, g = blockIdx.y;
@@ -100,10 +140,10 @@ __global__ void __launch_bounds__(2 * kWarp) gqa_renew_kernel(GqaDecode step, Gq
   const T* norm = static_cast<const T*>(step.key_norm);
   const float inverse = norm == nullptr ? 1.0f : gqa_inverse(key, step.width, step.key_epsilon);
   const GqaRow<T> row{key, norm, inverse};
-  for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
-    static_cast<T*>(step.fresh_key)[to + d] = static_cast<T>(gqa_turned(step, row, angle, d));
-    static_cast<T*>(step.fresh_value)[to + d] = value[d];
-  }
+  gqa_put<T>(step, step.key_scale, step.key_scale_step, g, step.fresh_key, to,
+             [&](int64_t d) { return static_cast<T>(gqa_turned(step, row, angle, d)); });
+  gqa_put<T>(step, step.value_scale, step.value_scale_step, g, step.fresh_value, to,
+             [&](int64_t d) { return value[d]; });
 }
 
 }  // namespace tos::cuda

@@ -20,7 +20,13 @@ from torch_ort_session.ops._helpers.cache_rows import put_rows
 
 LAYERS, HEADS, GROUPS, WIDTH, ROOM = 2, 4, 2, 8, 12
 HIDDEN = HEADS * WIDTH
-KINDS = {"float": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8}
+KINDS = {
+    "float": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int8": TensorProto.INT8,
+    "uint8": TensorProto.UINT8,
+}
+BITS = {"int8": 8, "uint8": 4}
 
 
 def decoder(
@@ -37,7 +43,7 @@ def decoder(
     """
     floats = TensorProto.FLOAT16 if kind == "float16" else TensorProto.FLOAT
     random = np.random.default_rng(0)
-    cache = ["batch", GROUPS, "room", WIDTH]
+    cache = ["batch", GROUPS, "room", WIDTH * BITS.get(kind, 8) // 8]
     weights, nodes = {}, []
     inputs = [
         helper.make_tensor_value_info("x", floats, ["batch", "length", HIDDEN]),
@@ -62,10 +68,11 @@ def decoder(
     nodes.append(helper.make_node("Gather", ["words", "picked"], ["word"]))
     nodes.append(helper.make_node("Add", ["x", "word"], ["x0"]))
     outputs = []
-    scales = ["scale", "scale"] if kind == "int8" else []
+    scales = ["scale", "scale"] if kind in BITS else []
     if scales:
-        attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}
-        weights["scale"] = np.array([0.02])
+        attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"}
+        attributes["kv_cache_bit_width"] = BITS[kind]
+        weights["scale"] = np.array([0.02 if kind == "int8" else 0.3])
     angles = np.outer(np.arange(5 * ROOM), 10.0 ** -np.arange(WIDTH // 2))
     weights |= {"cos": np.cos(angles), "sin": np.sin(angles)}
     for layer in range(LAYERS):
@@ -124,11 +131,13 @@ class Bound:
         self.session = tos.load(self.proto, options=tos.Options(**options))
         self.plain = tos.load(self.proto, options=tos.Options(capture="off"))
         self.binding = self.session.bind()
-        dtype = {"float": torch.float32, "float16": torch.float16, "int8": torch.int8}[kind]
-        self.floats = torch.float32 if kind == "int8" else dtype
+        dtype = torch.float32 if kind == "float" else getattr(torch, kind)
+        self.floats = torch.float32 if kind in BITS else dtype
         self.batch = batch
         self.caches = {
-            f"past.{layer}.{part}": torch.zeros(batch, GROUPS, ROOM, WIDTH, dtype=dtype)
+            f"past.{layer}.{part}": torch.zeros(
+                batch, GROUPS, ROOM, WIDTH * BITS.get(kind, 8) // 8, dtype=dtype
+            )
             for layer in range(LAYERS)
             for part in "kv"
         }

@@ -20,8 +20,9 @@ pytestmark = needs_compiler
 
 def attend(one: Step, parts: int = 2, word: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The result, the new rows, and where they belong."""
-    batch, length, width, dtype = one.query.shape[0], one.length, one.past_key.shape[3], one.query.dtype
-    fresh = [poisoned(batch, one.groups, length, width, dtype=dtype) for _ in range(2)]
+    batch, length, width, dtype = one.query.shape[0], one.length, one.width, one.query.dtype
+    shape = (batch, one.groups, length, one.past_key.shape[3])
+    fresh = [poisoned(*shape, dtype=one.past_key.dtype) for _ in range(2)]
     y = poisoned(batch, length, one.heads * width, dtype=dtype)
     start = poisoned(*one.places, dtype=torch.int64)
     queries = batch * length * one.heads * parts
@@ -30,6 +31,8 @@ def attend(one: Step, parts: int = 2, word: Tensor | None = None) -> tuple[Tenso
         *((0, 0) if one.cos is None else (one.cos.shape[1], one.cos.shape[0])),
         *(one.window, one.interleaved, one.smooth, one.key is None),
         *(0 if one.bias is None else one.bias.shape[3], parts, 7, one.rolling),
+        *({torch.int8: 1, torch.uint8: 2}.get(one.past_key.dtype, 0),),
+        *(scale is not None and scale.numel() > 1 for scale in (one.key_scale, one.value_scale)),
     )
     given = (
         one.query,
@@ -46,7 +49,8 @@ def attend(one: Step, parts: int = 2, word: Tensor | None = None) -> tuple[Tenso
         "gqa_decode",
         f"gqa_decode_{str(dtype).removeprefix('torch.')}",
         *given,
-        *(one.position, one.bias, one.sink, one.query_norm, one.key_norm, torch.tensor(numbers)),
+        *(one.position, one.bias, one.sink, one.query_norm, one.key_norm),
+        *(one.key_scale, one.value_scale, torch.tensor(numbers)),
         *(float(one.scale), float(one.softcap), one.query_epsilon, one.key_epsilon),
         *(y, *fresh, start, poisoned(queries), poisoned(queries), poisoned(queries, width), word),
     )
@@ -69,6 +73,8 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"normed": True},
     {"padded": True, "length": 3, "rotary": "halves", "bias": True},
     {"rolling": 3, "window": 4},
+    {"stored": 8, "rotary": "halves", "length": 2, "bias": True},
+    {"stored": 4, "channels": True, "sink": True},
     {"rolling": 40, "window": 3, "length": 4, "padded": True, "rotary": "halves", "sink": True},
     {"normed": True, "rotary": "halves", "length": 3, "packed": True},
     {"rotary": "halves", "bias": True, "window": 5, "length": 2, "sink": True, "scale": 0.4},
@@ -83,7 +89,7 @@ def test_it_gives_what_float64_gives(options: dict[str, Any], dtype: torch.dtype
         y, key, value, start = attend(one, parts=1 + seed % 3)
         want = reference(one)
         assert start.tolist() == want.places
-        assert error(y, want.y) < ROUNDING[dtype] and error(counting(one, key), want.key) < ROUNDING[dtype]
+        assert error(y, want.y) < ROUNDING[dtype] and error(counting(one, key), want.key) < one.rounding
         assert torch.equal(counting(one, value), want.value)
 
 

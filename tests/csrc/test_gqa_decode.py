@@ -48,6 +48,10 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"normed": True},
     {"padded": True, "length": 3, "rotary": "halves", "bias": True},
     {"rolling": 3, "window": 4},
+    {"stored": 8},
+    {"stored": 8, "channels": True, "rotary": "halves", "length": 3, "packed": True},
+    {"stored": 4, "rolling": 20, "window": 5},
+    {"stored": 4, "channels": True, "bias": True, "softcap": 3.0, "length": 2, "padded": True},
     {"rolling": 0, "window": 6, "bias": True},
     {"rolling": 40, "window": 3, "length": 4, "padded": True, "rotary": "halves", "sink": True},
     {"rolling": 300, "window": 6, "length": 8, "positions": True},
@@ -68,7 +72,7 @@ def test_every_set_of_instructions_gives_what_float64_gives(
         want = reference(one)
         assert start.tolist() == want.places
         assert error(y, want.y) < ROUNDING[dtype]
-        assert error(counting(one, key), want.key) < ROUNDING[dtype]
+        assert error(counting(one, key), want.key) < one.rounding
         assert torch.equal(counting(one, value), want.value)
 
 
@@ -304,6 +308,8 @@ def test_what_does_not_fit_is_refused() -> None:
         one._replace(last=one.last.long()),
         one._replace(sink=torch.zeros(3)),
         one._replace(query_norm=torch.zeros(7)),
+        one._replace(key_scale=torch.ones(1)),
+        one._replace(key_scale=torch.ones(1), value_scale=torch.ones(1)),
         one._replace(counts=torch.zeros(3, dtype=torch.int32)),
         one._replace(rolling=True),
         one._replace(rolling=True, window=10),

@@ -53,13 +53,16 @@ def _gqa_decode(
     key_epsilon: float = 0.0,
     counts: Tensor | None = None,
     rolling: bool = False,
+    key_scale: Tensor | None = None,
+    value_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, length, width = query.shape[0], query.shape[1], past_key.shape[3]
     fresh = (batch, groups, length, width)
-    y = query.new_empty((batch, length, heads * width))
+    # Two numbers of 4 bits a byte.
+    y = query.new_empty((batch, length, heads * width * (2 if past_key.dtype is torch.uint8 else 1)))
     places = (batch, 3) if rolling or counts is not None else (batch,)
     start = query.new_empty(places, dtype=torch.int64)
-    return y, query.new_empty(fresh), query.new_empty(fresh), start
+    return y, past_key.new_empty(fresh), past_key.new_empty(fresh), start
 
 
 def _cache_append_(

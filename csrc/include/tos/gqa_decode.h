@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "tos/check_index.h"
@@ -9,7 +10,11 @@
 // rows.
 namespace tos {
 
-// Floats are of one type; strides are in elements, and the last axis of everything is dense.
+// What the caches hold: floats of the queries' type, bytes with a sign, or two numbers of 4 bits a byte, less
+// 8, the first one lowest. Numbers that are no floats are multiplied by a scale.
+enum class GqaHeld { kReals, kBytes, kNibbles };
+
+// Floats are of one type; strides are in numbers, and the last axis of everything is dense.
 struct GqaDecode {
   const void* query;  // [batch, length, heads, width] by query_batch and query_row
   const void* key;    // [batch, length, groups, width]
@@ -26,6 +31,11 @@ struct GqaDecode {
   // [width], what rows that are divided by their root mean square are multiplied by; or nullptr
   const void* query_norm;
   const void* key_norm;
+  // [groups, width] where the step is 1, one where it is 0; nullptr where the caches hold floats
+  const float* key_scale;
+  const float* value_scale;
+  int64_t key_scale_step, value_scale_step;
+  GqaHeld held;
   void* fresh_key;  // [batch, groups, length, width], the new rows as the cache holds them
   void* fresh_value;
   void* y;  // [batch, length, heads, width]
@@ -37,6 +47,20 @@ struct GqaDecode {
   bool interleaved, smooth;
   bool rolling;  // whether the cache holds the last positions only, in their order from row 0
 };
+
+// What number d of a group of keys or values is multiplied by.
+TOS_PORTABLE float gqa_scale(const float* scale, int64_t step, int64_t width, int64_t group, int64_t d) {
+  return scale == nullptr ? 1.0f : scale[(group * width + d) * step];
+}
+
+// A float as the whole number that stands for it; what is no number becomes zero.
+TOS_PORTABLE int gqa_stored(float value, float scale, GqaHeld held) {
+  const float most = held == GqaHeld::kBytes ? 127.0f : 7.0f;
+  const float ratio = value / scale;
+  if (ratio != ratio) return 0;
+  const float low = ratio < -most - 1.0f ? -most - 1.0f : ratio;
+  return static_cast<int>(nearbyintf(low > most ? most : low));
+}
 
 // Where the new rows of a sample belong.
 struct GqaPlace {

@@ -40,6 +40,15 @@ struct GqaInputs {
   double key_epsilon;
   const std::optional<at::Tensor>& counts;
   bool rolling;
+  const std::optional<at::Tensor>& key_scale;
+  const std::optional<at::Tensor>& value_scale;
+
+  GqaHeld held() const {
+    if (!key_scale.has_value()) return GqaHeld::kReals;
+    return past_key.scalar_type() == at::kByte ? GqaHeld::kNibbles : GqaHeld::kBytes;
+  }
+  // How many numbers an element of the caches holds.
+  int64_t each() const { return held() == GqaHeld::kNibbles ? 2 : 1; }
 };
 
 // The result, the new rows of keys and values, and where those of each sample belong: see gqa_tell.
@@ -54,11 +63,14 @@ inline int32_t* gqa_word(const std::optional<at::Tensor>& word, const at::Tensor
 }
 
 inline void gqa_check(const GqaInputs& in) {
+  const auto dense = [&](const char* name, const at::Tensor& part, int64_t rank, at::ScalarType kind) {
+    TORCH_CHECK_VALUE(
+        part.scalar_type() == kind && part.device() == in.query.device() && part.dim() == rank &&
+            (part.numel() == 0 || part.size(-1) == 1 || part.stride(-1) == 1),
+        "gqa_decode: ", name, " is not of type ", kind, " on the query's device with a dense last axis");
+  };
   const auto like = [&](const char* name, const at::Tensor& part, int64_t rank) {
-    TORCH_CHECK_VALUE(part.scalar_type() == in.query.scalar_type() && part.device() == in.query.device() &&
-                          part.dim() == rank &&
-                          (part.numel() == 0 || part.size(-1) == 1 || part.stride(-1) == 1),
-                      "gqa_decode: ", name, " is not of the query's type and device with a dense last axis");
+    dense(name, part, rank, in.query.scalar_type());
   };
   const at::ScalarType type = in.query.scalar_type();
   TORCH_CHECK_VALUE(type == at::kFloat || type == at::kHalf || type == at::kBFloat16,
@@ -67,7 +79,8 @@ inline void gqa_check(const GqaInputs& in) {
   TORCH_CHECK_VALUE(in.groups > 0 && in.heads > 0 && in.heads % in.groups == 0, "gqa_decode: ", in.heads,
                     " heads do not share ", in.groups, " heads of keys");
   TORCH_CHECK_VALUE(in.key.has_value() == in.value.has_value(), "gqa_decode: key and value come together");
-  const int64_t batch = in.query.size(0), length = in.query.size(1), width = in.past_key.size(-1);
+  const int64_t batch = in.query.size(0), length = in.query.size(1);
+  const int64_t width = in.past_key.size(-1) * in.each();
   const int64_t parts = in.key.has_value() ? in.heads : in.heads + 2 * in.groups;
   TORCH_CHECK_VALUE(width > 0 && length > 0 && in.query.size(2) == parts * width,
                     "gqa_decode: the query is not ", parts, " heads of ", width);
@@ -78,8 +91,13 @@ inline void gqa_check(const GqaInputs& in) {
     TORCH_CHECK_VALUE(in.key->sizes() == wanted && in.value->sizes() == wanted,
                       "gqa_decode: key and value are not of shape ", wanted);
   }
-  like("past_key", in.past_key, 4);
-  like("past_value", in.past_value, 4);
+  TORCH_CHECK_VALUE(in.key_scale.has_value() == in.value_scale.has_value(),
+                    "gqa_decode: the scales of keys and values come together");
+  const at::ScalarType kind = in.held() == GqaHeld::kReals     ? type
+                              : in.held() == GqaHeld::kNibbles ? at::kByte
+                                                               : at::kChar;
+  dense("past_key", in.past_key, 4, kind);
+  dense("past_value", in.past_value, 4, kind);
   TORCH_CHECK_VALUE(in.past_key.size(0) == batch && in.past_key.size(1) == in.groups &&
                         in.past_key.sizes() == in.past_value.sizes(),
                     "gqa_decode: the caches do not fit the query");
@@ -112,6 +130,11 @@ inline void gqa_check(const GqaInputs& in) {
                       "gqa_decode: the bias does not fit");
   }
   if (in.sink.has_value()) whole("the sink", *in.sink, type, in.heads);
+  for (const std::optional<at::Tensor>* scale : {&in.key_scale, &in.value_scale}) {
+    if (scale->has_value()) {
+      whole("a scale", **scale, at::kFloat, (*scale)->numel() == 1 ? 1 : in.groups * width);
+    }
+  }
   if (in.query_norm.has_value()) whole("the queries' norm", *in.query_norm, type, width);
   if (in.key_norm.has_value()) whole("the keys' norm", *in.key_norm, type, width);
 }
@@ -120,11 +143,12 @@ inline void gqa_check(const GqaInputs& in) {
 inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   gqa_check(in);
   const at::Tensor &q = in.query, &past_key = in.past_key, &past_value = in.past_value;
-  const int64_t batch = q.size(0), length = q.size(1), width = past_key.size(3);
+  const int64_t batch = q.size(0), length = q.size(1), width = past_key.size(3) * in.each();
   const auto dense = q.options().memory_format(at::MemoryFormat::Contiguous);
-  const std::vector<int64_t> fresh{batch, in.groups, length, width};
-  made = {at::empty({batch, length, in.heads * width}, dense), at::empty(fresh, dense),
-          at::empty(fresh, dense), at::Tensor()};
+  const std::vector<int64_t> fresh{batch, in.groups, length, past_key.size(3)};
+  const auto held = dense.dtype(past_key.scalar_type());
+  made = {at::empty({batch, length, in.heads * width}, dense), at::empty(fresh, held), at::empty(fresh, held),
+          at::Tensor()};
   const auto address = [](const std::optional<at::Tensor>& part) {
     return part.has_value() ? part->const_data_ptr() : nullptr;
   };
@@ -163,10 +187,18 @@ inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   step.query_batch = q.stride(0), step.query_row = q.stride(1);
   step.key_batch = k.stride(0), step.key_row = k.stride(1);
   step.value_batch = v.stride(0), step.value_row = v.stride(1);
-  step.past_key_batch = past_key.stride(0), step.past_key_head = past_key.stride(1);
-  step.past_key_row = past_key.stride(2);
-  step.past_value_batch = past_value.stride(0), step.past_value_head = past_value.stride(1);
-  step.past_value_row = past_value.stride(2);
+  const int64_t each = in.each();
+  step.past_key_batch = past_key.stride(0) * each, step.past_key_head = past_key.stride(1) * each;
+  step.past_key_row = past_key.stride(2) * each;
+  step.past_value_batch = past_value.stride(0) * each, step.past_value_head = past_value.stride(1) * each;
+  step.past_value_row = past_value.stride(2) * each;
+  step.held = in.held();
+  if (in.key_scale.has_value()) {
+    step.key_scale = in.key_scale->const_data_ptr<float>();
+    step.value_scale = in.value_scale->const_data_ptr<float>();
+    step.key_scale_step = in.key_scale->numel() == 1 ? 0 : 1;
+    step.value_scale_step = in.value_scale->numel() == 1 ? 0 : 1;
+  }
   step.bias_batch = stride(0), step.bias_head = stride(1), step.bias_row = stride(2);
   step.scale = static_cast<float>(in.scale), step.softcap = static_cast<float>(in.softcap);
   step.interleaved = in.interleaved, step.smooth = in.smooth;

@@ -8,9 +8,14 @@
 // of its own; none of them allocates or throws.
 namespace tos {
 
-// Rows of keys and values, whose positions follow each other. Strides are in elements.
+// What a cache holds: floats, bytes with a sign, or two numbers of 4 bits a byte, less 8, the first one
+// lowest.
+enum class Held { kFloat, kHalf, kBFloat16, kBytes, kNibbles };
+
+// Rows of keys and values, whose positions follow each other. Strides are in numbers.
 struct CacheRows {
-  Real type;
+  Held held;
+  Real type;  // of the bias
   const void* keys;
   const void* values;
   int64_t key_stride;

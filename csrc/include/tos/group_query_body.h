@@ -1,10 +1,31 @@
 // The function of group_query.h. Included once by each file of kernels, behind its lanes: `Wide` names them,
 // `greater` is the greater one of each lane (the second where one is no number), and `power_of_two` raises
-// two to whole numbers from -127 on, of which the first one gives zero, and `four_sums` adds the lanes of
-// four. Everything is local to that file.
+// two to whole numbers from -127 on, of which the first one gives zero, `four_sums` adds the lanes of four,
+// and `signed_bytes` and `nibbles` load what a cache may hold. Everything is local to that file.
 #include "tos/load_body.h"
 
 namespace {
+
+constexpr Real real_of_held(Held held) {
+  return held == Held::kFloat ? Real::kFloat : held == Held::kHalf ? Real::kHalf : Real::kBFloat16;
+}
+
+template <Held kHeld>
+Wide load_held(const void* from, int64_t at) {
+  if constexpr (kHeld == Held::kBytes) return signed_bytes(static_cast<const int8_t*>(from) + at);
+  if constexpr (kHeld == Held::kNibbles) return nibbles(static_cast<const uint8_t*>(from) + at / 2);
+  return load_reals<Wide>(real_of_held(kHeld), from, at);
+}
+
+template <Held kHeld>
+float held_at(const void* from, int64_t at) {
+  if constexpr (kHeld == Held::kBytes) return static_cast<float>(static_cast<const int8_t*>(from)[at]);
+  if constexpr (kHeld == Held::kNibbles) {
+    const int byte = static_cast<const uint8_t*>(from)[at / 2];
+    return static_cast<float>((at % 2 == 0 ? byte & 15 : byte >> 4) - 8);
+  }
+  return real_at(real_of_held(kHeld), from, at);
+}
 
 // exp of what is not positive, zero below the least float of full precision.
 Wide exponential(const Wide& x) {
@@ -23,7 +44,7 @@ Wide exponential(const Wide& x) {
 }
 
 // Scores of kCount queries, from `first` on, for some rows.
-template <Real kType, int kCount>
+template <Held kHeld, int kCount>
 void score_rows(const CacheRows& rows, const CacheQueries& queries, int64_t first, int64_t begin,
                 int64_t count) {
   const int64_t width = rows.width;
@@ -35,7 +56,7 @@ void score_rows(const CacheRows& rows, const CacheQueries& queries, int64_t firs
     for (int i = 0; i < kCount; ++i) part[i] = Wide::all(0.0f);
     int64_t d = 0;
     for (; d + Wide::kWidth <= width; d += Wide::kWidth) {
-      const Wide key = load_reals<Wide>(kType, rows.keys, at + d);
+      const Wide key = load_held<kHeld>(rows.keys, at + d);
       TOS_UNROLL
       for (int i = 0; i < kCount; ++i) part[i] = fused(key, Wide::load(q + i * width + d), part[i]);
     }
@@ -47,7 +68,7 @@ void score_rows(const CacheRows& rows, const CacheQueries& queries, int64_t firs
       for (int i = 0; i < kCount; ++i) sum[i] = part[i].sum();
     }
     for (; d < width; ++d) {
-      const float key = real_at(kType, rows.keys, at + d);
+      const float key = held_at<kHeld>(rows.keys, at + d);
       for (int i = 0; i < kCount; ++i) sum[i] += key * q[i * width + d];
     }
     TOS_UNROLL
@@ -104,7 +125,7 @@ bool weigh(const CacheRows& rows, const CacheQueries& queries, int64_t q, int64_
 }
 
 // Adds the weighted values of some rows for kCount queries from `first` on.
-template <Real kType, int kCount>
+template <Held kHeld, int kCount>
 void add_values(const CacheRows& rows, const CacheQueries& queries, int64_t first, int64_t begin,
                 int64_t count) {
   constexpr int kParts = 2;
@@ -123,7 +144,7 @@ void add_values(const CacheRows& rows, const CacheQueries& queries, int64_t firs
       const int64_t at = (begin + j) * rows.value_stride + d;
       Wide value[kParts];
       TOS_UNROLL
-      for (int p = 0; p < kParts; ++p) value[p] = load_reals<Wide>(kType, rows.values, at + p * Wide::kWidth);
+      for (int p = 0; p < kParts; ++p) value[p] = load_held<kHeld>(rows.values, at + p * Wide::kWidth);
       TOS_UNROLL
       for (int i = 0; i < kCount; ++i) {
         const Wide weight = Wide::all(weights[i * kRowsOfCache + j]);
@@ -139,36 +160,45 @@ void add_values(const CacheRows& rows, const CacheQueries& queries, int64_t firs
   }
   for (; d < width; ++d) {
     for (int64_t j = 0; j < count; ++j) {
-      const float value = real_at(kType, rows.values, (begin + j) * rows.value_stride + d);
+      const float value = held_at<kHeld>(rows.values, (begin + j) * rows.value_stride + d);
       for (int i = 0; i < kCount; ++i) total[i * width + d] += value * weights[i * kRowsOfCache + j];
     }
   }
 }
 
-template <Real kType>
-void attend_typed(const CacheRows& rows, const CacheQueries& queries) {
+template <Held kHeld>
+void attend_held(const CacheRows& rows, const CacheQueries& queries) {
   constexpr int kAtOnce = 4;
   for (int64_t begin = 0; begin < rows.count; begin += kRowsOfCache) {
     const int64_t left = rows.count - begin, count = left < kRowsOfCache ? left : kRowsOfCache;
     int64_t q = 0;
     for (; q + kAtOnce <= queries.count; q += kAtOnce)
-      score_rows<kType, kAtOnce>(rows, queries, q, begin, count);
-    for (; q < queries.count; ++q) score_rows<kType, 1>(rows, queries, q, begin, count);
+      score_rows<kHeld, kAtOnce>(rows, queries, q, begin, count);
+    for (; q < queries.count; ++q) score_rows<kHeld, 1>(rows, queries, q, begin, count);
     for (q = 0; q < queries.count; ++q) {
       if (weigh(rows, queries, q, begin, count)) continue;
       for (int64_t j = 0; j < count; ++j) queries.scores[q * kRowsOfCache + j] = 0.0f;
     }
     for (q = 0; q + kAtOnce <= queries.count; q += kAtOnce) {
-      add_values<kType, kAtOnce>(rows, queries, q, begin, count);
+      add_values<kHeld, kAtOnce>(rows, queries, q, begin, count);
     }
-    for (; q < queries.count; ++q) add_values<kType, 1>(rows, queries, q, begin, count);
+    for (; q < queries.count; ++q) add_values<kHeld, 1>(rows, queries, q, begin, count);
   }
 }
 
 void attend(const CacheRows& rows, const CacheQueries& queries) {
-  if (rows.type == Real::kFloat) return attend_typed<Real::kFloat>(rows, queries);
-  if (rows.type == Real::kHalf) return attend_typed<Real::kHalf>(rows, queries);
-  attend_typed<Real::kBFloat16>(rows, queries);
+  switch (rows.held) {
+    case Held::kFloat:
+      return attend_held<Held::kFloat>(rows, queries);
+    case Held::kHalf:
+      return attend_held<Held::kHalf>(rows, queries);
+    case Held::kBFloat16:
+      return attend_held<Held::kBFloat16>(rows, queries);
+    case Held::kBytes:
+      return attend_held<Held::kBytes>(rows, queries);
+    case Held::kNibbles:
+      return attend_held<Held::kNibbles>(rows, queries);
+  }
 }
 
 }  // namespace

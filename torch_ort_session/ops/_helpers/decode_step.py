@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops import native
+from torch_ort_session.ops._helpers.kv_cache import Stored
 from torch_ort_session.ops._helpers.rows import differentiated
 from torch_ort_session.ops.kernel import KernelContext
 
@@ -88,6 +89,7 @@ class Attending:
         norms: Of queries and keys; None for none.
         counts: int32 [B], how many new rows of each sample count; None for all that can be.
         rolling: Whether the caches hold the last positions only, at least the window.
+        stored: How the caches of keys and of values hold their numbers; None for as floats.
     """
 
     heads: int
@@ -98,6 +100,7 @@ class Attending:
     norms: Norms | None = None
     counts: Tensor | None = None
     rolling: bool = False
+    stored: tuple[Stored, Stored] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,20 +162,26 @@ def decode_step(
         return None
     turning = () if tables is None else (tables.cos, tables.sin)
     norms = (None, None) if how.norms is None else (how.norms.query, how.norms.key)
-    floats = [t for t in (*rows, *past, *turning, how.bias, weighing.sink, *norms) if t is not None]
+    floats = [t for t in (*rows, *turning, how.bias, weighing.sink, *norms) if t is not None]
+    scales = _scales(how, past_key)
+    if scales is None:
+        floats += [past_key, past_value]
+    elif any(scale is None for scale in scales) or past_value.dtype is not past_key.dtype:
+        return None
+    width = past_key.shape[3] * (1 if how.stored is None or not how.stored[0].packed else 2)
     if (
         query.dtype not in _FLOATS
         or any(t.dtype is not query.dtype for t in floats)
         or differentiated(*floats)
     ):
         return None
-    if last.dtype is not torch.int32 or past_key.shape != past_value.shape or past_key.shape[3] == 0:
+    if last.dtype is not torch.int32 or past_key.shape != past_value.shape or width == 0:
         return None
-    if query.is_cuda and past_key.shape[3] > _WIDEST_ON_CUDA:
+    if query.is_cuda and width > _WIDEST_ON_CUDA:
         return None
     if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < max(total, length)):
         return None
-    op = native.device_op("gqa_decode", *floats, last, how.counts)
+    op = native.device_op("gqa_decode", *floats, *past, last, how.counts, *(scales or ()))
     if op is None:
         return None
     place = None if tables is None or tables.position is None else _dense(tables.position)
@@ -188,7 +197,7 @@ def decode_step(
         _dense(weighing.sink),
         how.heads,
         how.groups,
-        weighing.scale or 1.0 / math.sqrt(past_key.shape[3]),
+        weighing.scale or 1.0 / math.sqrt(width),
         how.window,
         weighing.softcap,
         tables is not None and tables.interleaved,
@@ -201,6 +210,8 @@ def decode_step(
         key_epsilon=0.0 if how.norms is None else how.norms.key_epsilon,
         counts=_dense(how.counts),
         rolling=how.rolling,
+        key_scale=scales[0] if scales else None,
+        value_scale=scales[1] if scales else None,
     )
     return Decoded(*made)
 
@@ -267,6 +278,28 @@ def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
     assert op is not None, "the library that decodes appends"
     made: Tensor = op(past, fresh, start, total)
     return made
+
+
+def _scales(how: Attending, past: Tensor) -> tuple[Tensor | None, Tensor | None] | None:
+    """The scales of keys and values, one number or [G, D] each; None among them for what no kernel reads."""
+    if how.stored is None:
+        return None
+    key, value = (_scale(one, how.groups, past) for one in how.stored)
+    return key, value
+
+
+def _scale(one: Stored, groups: int, past: Tensor) -> Tensor | None:
+    scale = one.scale
+    if scale is None or scale.dtype is not torch.float32:
+        return None
+    if past.dtype is not (torch.uint8 if one.packed else torch.int8):
+        return None
+    if scale.numel() == 1:
+        return scale.reshape(1)
+    if scale.shape[0] != 1 or scale.shape[2] != 1:
+        return None
+    width = past.shape[3] * (2 if one.packed else 1)
+    return scale.expand(1, groups, 1, width).contiguous()
 
 
 def _dense(part: Tensor | None) -> Tensor | None:

@@ -146,10 +146,12 @@ def group_query_attention(
         epsilons = (epsilon or qk_norm_epsilon for epsilon in (q_norm_epsilon, k_norm_epsilon))
         norms = Norms(q_norm_weight, k_norm_weight, *epsilons)
     rolling = sliding_window_cache != 0
-    if causal and not (qk_output or integers):
+    keys = stored(k_quant_type, k_scale, kv_cache_bit_width, past_key)
+    values = stored(v_quant_type, v_scale, kv_cache_bit_width, past_value)
+    if causal and not qk_output:
         how = Attending(
             *(num_heads, kv_num_heads, local_window_size, attention_bias, weighing, norms),
-            *(query_seqlens, rolling),
+            *(query_seqlens, rolling, (keys, values) if integers else None),
         )
         past = past_key, past_value
         step = decode_step((query, key, value), past, seqlens_k, total_sequence_length, tables, how, ctx)
@@ -195,8 +197,6 @@ def group_query_attention(
         cos, sin = tables.cos[position_ids].unsqueeze(1), tables.sin[position_ids].unsqueeze(1)
         q = rotate(q, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
         k = rotate(k, cos, sin, 2 * tables.cos.shape[1], tables.interleaved)
-    keys = stored(k_quant_type, k_scale, kv_cache_bit_width, past_key)
-    values = stored(v_quant_type, v_scale, kv_cache_bit_width, past_value)
     k, v = quantized(k, keys), quantized(v, values)
     mask: Tensor | None
     if rolling:
