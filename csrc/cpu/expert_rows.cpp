@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -130,6 +131,11 @@ at::Tensor expert_rows_nbits(const at::Tensor& x, const at::Tensor& experts, con
     if (finite[static_cast<size_t>(p)]) {
       std::vector<float> scratch(static_cast<size_t>(kTogether * at.padded_blocks));
       kernels.multiply(weight, at, 1, begin, end, y, sizes.rows, scratch.data());
+      if (std::all_of(y + begin, y + end, [](float sum) { return std::isfinite(sum); })) return;
+      std::vector<float> given(static_cast<size_t>(sizes.columns));
+      with_reals(dense,
+                 [&](const auto* from) { widen(from + p * sizes.columns, sizes.columns, given.data()); });
+      mend_sums(weight, given.data(), sizes.columns, begin, end, y);
       return;
     }
     // What is not finite says so by the numbers as they are, and not by sums that were taken apart.

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -121,7 +122,14 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   const at::Tensor product =
       direct ? y.view({sizes.count, rows}) : at::empty({sizes.count, rows}, a.options().dtype(at::kFloat));
   if (few) {
-    multiply_few(kernels, weight, x, sizes, product.mutable_data_ptr<float>());
+    float* sums = product.mutable_data_ptr<float>();
+    multiply_few(kernels, weight, x, sizes, sums);
+    const auto lost = [&](int64_t m) {
+      return std::any_of(sums + m * rows, sums + (m + 1) * rows, [](float y) { return !std::isfinite(y); });
+    };
+    for (int64_t m = 0; m < sizes.count; ++m) {
+      if (lost(m)) mend_sums(weight, widened(m), columns, 0, rows, sums + m * rows);
+    }
   } else {
     multiply_many(kernels, weight, x, sizes, product);
   }

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.experts import Projection
 from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops._helpers.nibbles import unpacked
 from torch_ort_session.ops.microsoft.mixture import _numbers, _same
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
@@ -59,6 +60,22 @@ def test_each_row_meets_the_numbers_of_its_expert(instructions: int, bits: int, 
         finite = [0, 2, 3]
         assert close(got[finite], wanted[finite], 1e-5)
         torch.testing.assert_close(got[1].double(), wanted[1], equal_nan=True)
+
+
+@pytest.mark.parametrize("instructions", SETS)
+def test_a_zero_point_that_is_not_finite_counts_for_each_number(instructions: int) -> None:
+    torch.manual_seed(0)
+    codes, scales = torch.randint(0, 256, (5, 7, 32), dtype=torch.uint8), torch.rand(5, 7, 2) + 0.01
+    zeros = torch.rand(5, 7, 2) * 16
+    zeros[3, 2, 1] = math.inf
+    numbers = unpacked(codes, 4).double().reshape(5, 7, 2, 32) - zeros.double().unsqueeze(3)
+    wide = (numbers * scales.double().unsqueeze(3)).flatten(2)
+    x = torch.randn(4, 64)
+    x[0] = x[0].abs() + 1
+    got = OPS.expert_rows_nbits(x, EXPERTS, codes, scales, zeros, None, 4, 32, instructions)
+    wanted = torch.einsum("pk,pnk->pn", x.double(), wide[EXPERTS])
+    torch.testing.assert_close(got.double(), wanted, equal_nan=True, rtol=1e-4, atol=1e-4)
+    assert wanted[0, 2] == -math.inf and wanted[2, 2].isnan()
 
 
 @pytest.mark.parametrize("bits", [0, 4, 8])

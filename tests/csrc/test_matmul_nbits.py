@@ -187,6 +187,25 @@ def test_what_is_not_finite_stays_so(instructions: int, coarse: bool, value: flo
     assert got[:, 7].isnan().all() and not got[:, :7].isnan().any() and not got[:, 8:].isnan().any()
 
 
+@pytest.mark.parametrize("instructions", SETS)
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("part", ["zeros", "scales"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_in_a_weight_counts_for_each_number(
+    instructions: int, coarse: bool, part: str, value: float
+) -> None:
+    torch.manual_seed(0)
+    for bits in (2, 4, 8):
+        w = weight(50, 70, bits=bits, zeros="floats")
+        # In a block within a row, and in the last one, of which a part is behind the row.
+        getattr(w, part)[[7, 9], [1, 2]] = value
+        for a in (torch.randn(2, 70), torch.rand(1, 70) + 1):
+            wanted = a.double() @ w.wide().t()
+            got = product(a, w, coarse=coarse, instructions=instructions).double()
+            torch.testing.assert_close(got[:, [7, 9]], wanted[:, [7, 9]], equal_nan=True, rtol=0, atol=0)
+            assert error(*(each[:, 10:] for each in (got, wanted))) < COARSE
+
+
 def test_a_row_of_zeros_gives_zeros() -> None:
     w = weight(20, 100, zeros="packed")
     for coarse in (False, True):

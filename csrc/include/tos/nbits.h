@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <cmath>
 #include <optional>
 
 #include "tos/reals.h"
@@ -81,5 +82,41 @@ struct Arranged {
     return part;
   }
 };
+
+inline double real_at(const void* from, Real type, int64_t i) {
+  if (type == Real::kFloat) return static_cast<const float*>(from)[i];
+  if (type == Real::kHalf) return static_cast<float>(static_cast<const at::Half*>(from)[i]);
+  return static_cast<float>(static_cast<const at::BFloat16*>(from)[i]);
+}
+
+// Row `n` of the weight times the first `columns` activations, number by number.
+inline float nbits_sum(const QuantizedWeight& weight, int64_t n, const float* x, int64_t columns) {
+  const int each = 8 / weight.bits, mask = (1 << weight.bits) - 1;
+  const int64_t block_size = weight.block_bytes * each;
+  const auto packed = [&](const uint8_t* from, int64_t i) {
+    return from[i / each] >> (i % each * weight.bits) & mask;
+  };
+  const auto zero_of = [&](int64_t block) -> double {
+    if (weight.zeros == nullptr) return 1 << (weight.bits - 1);
+    if (!weight.packed_zeros) return real_at(weight.zeros, weight.zero_type, n * weight.blocks + block);
+    return packed(static_cast<const uint8_t*>(weight.zeros) + n * weight.zero_bytes(), block);
+  };
+  double sum = 0.0;
+  for (int64_t k = 0; k < columns; ++k) {
+    const int64_t block = k / block_size;
+    const double scale = real_at(weight.scales, weight.scale_type, n * weight.blocks + block);
+    sum += (packed(weight.codes + n * weight.row_bytes(), k) - zero_of(block)) * scale * x[k];
+  }
+  return static_cast<float>(sum);
+}
+
+// Takes the sums that are not finite again, of rows `begin` to `end` of the weight: the kernels take zeros
+// and numbers apart, and do not tell an infinite sum from one that is no number. `x` is finite.
+inline void mend_sums(const QuantizedWeight& weight, const float* x, int64_t columns, int64_t begin,
+                      int64_t end, float* y) {
+  for (int64_t n = begin; n < end; ++n) {
+    if (!std::isfinite(y[n])) y[n] = nbits_sum(weight, n, x, columns);
+  }
+}
 
 }  // namespace tos
