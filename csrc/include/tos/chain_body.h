@@ -4,10 +4,10 @@
 
 namespace {
 
-// A register of a block: one vector after the other, or one vector for all of them.
+// A register of a block: elements of the type, or a vector of one float for all of them.
 struct ChainOperand {
-  const float* at;
-  int64_t step;  // floats from vector to vector
+  const void* at;
+  bool single;
 };
 
 struct ChainBound {
@@ -20,32 +20,41 @@ struct ChainBound {
 
 constexpr ChainBound kLeast(-INFINITY), kMost(INFINITY);
 
-// `count` is a multiple of the width of vectors. `out` may lie where an operand lies.
-using ChainStep = void (*)(int64_t count, const ChainOperand* operands, float* out);
+template <Real kType>
+TOS_INLINE Floats chain_taken(const ChainOperand& operand, int64_t i, const Floats& single) {
+  return operand.single ? single : load<Floats, kType>(operand.at, i);
+}
+
+TOS_INLINE Floats chain_single(const ChainOperand& operand) {
+  return operand.single ? read<Floats>(operand.at, 0, 4) : Floats{};
+}
+
+// `count` is a multiple of the width of vectors. `out` may lie where an operand lies. `floats` has as many.
+using ChainStep = void (*)(int64_t count, const ChainOperand* operands, void* out, float* floats);
 
 template <Real kType, ChainCode kCode>
-void chain_step(int64_t count, const ChainOperand* operands, float* out) {
+void chain_step(int64_t count, const ChainOperand* operands, void* out, float* floats) {
   constexpr int kTakes = chain_operands(kCode);
-  const ChainOperand& a = operands[0];
+  constexpr int64_t kStep = kWidthOf<Floats>;
+  const ChainOperand a = operands[0], b = operands[1], c = operands[2];
   if constexpr (kHasBlockMath<kCode>) {
-    if (a.step != 0 && block_math<kCode>(a.at, count, out)) {
-      if constexpr (kType == Real::kFloat) return;
-      for (int64_t i = 0; i < count; i += kWidthOf<Floats>) {
-        write(out, i, 4, rounded<kType>(read<Floats>(out, i, 4)));
+    if (!a.single && has_block_math<kCode>()) {
+      if constexpr (kType == Real::kFloat) {
+        block_math<kCode>(static_cast<const float*>(a.at), count, static_cast<float*>(out));
+      } else {
+        for (int64_t i = 0; i < count; i += kStep) write(floats, i, 4, load<Floats, kType>(a.at, i));
+        block_math<kCode>(floats, count, floats);
+        for (int64_t i = 0; i < count; i += kStep) store<kType>(out, i, read<Floats>(floats, i, 4));
       }
       return;
     }
   }
-  const float *from_a = a.at, *from_b = operands[1].at, *from_c = operands[2].at;
-  for (int64_t i = 0; i < count; i += kWidthOf<Floats>) {
-    const Floats x = read<Floats>(from_a, 0, 4);
-    Floats y{}, z{};
-    if constexpr (kTakes > 1) y = read<Floats>(from_b, 0, 4);
-    if constexpr (kTakes > 2) z = read<Floats>(from_c, 0, 4);
-    write(out, i, 4, rounded<kType>(chain_of<kType, kCode>(x, y, z)));
-    from_a += a.step;
-    if constexpr (kTakes > 1) from_b += operands[1].step;
-    if constexpr (kTakes > 2) from_c += operands[2].step;
+  const Floats x = chain_single(a), y = chain_single(b), z = chain_single(c);
+  for (int64_t i = 0; i < count; i += kStep) {
+    const Floats first = chain_taken<kType>(a, i, x);
+    const Floats second = kTakes > 1 ? chain_taken<kType>(b, i, y) : y;
+    const Floats third = kTakes > 2 ? chain_taken<kType>(c, i, z) : z;
+    store<kType>(out, i, chain_of<kType, kCode>(first, second, third));
   }
 }
 
@@ -63,7 +72,8 @@ template <Real kType>
 class ChainBlock {
  public:
   ChainBlock(const ChainJob& job, float* scratch) : job_(job), slots_(scratch) {
-    lines_ = scratch + job.slots.count * kChainBlock;
+    floats_ = scratch + job.slots.count * kChainBlock;
+    lines_ = floats_ + kChainBlock;
     const ChainProgram& program = *job.program;
     for (int i = 0; i < program.constants; ++i) {
       place_[program.inputs + i] = spread(program.inputs + i, program.constant[i]);
@@ -81,96 +91,79 @@ class ChainBlock {
     for (int i = 0; i < program.inputs; ++i) {
       if (!job_.inputs[i].single()) place_[i] = bring(i, begin, count, padded);
     }
-    const bool direct = kType == Real::kFloat && padded == count;
-    const float* made = nullptr;
+    Element* const result = static_cast<Element*>(job_.out) + begin;
+    const void* made = nullptr;
     for (int row = 0; row < program.rows; ++row) {
       const ChainRow& each = program.row[row];
       ChainOperand operands[3];
       for (int i = 0; i < 3; ++i) operands[i] = operand(each, i);
       const int number = program.inputs + program.constants + row;
-      float* out = slot(number);
-      if (direct && row + 1 == program.rows) out = static_cast<float*>(job_.out) + begin;
-      chain_step_of<kType>(each.code, kCodes)(padded, operands, out);
-      place_[number] = {out, kStep};
+      const bool last = row + 1 == program.rows;
+      Element* out = last && padded == count ? result : slot(number);
+      chain_step_of<kType>(each.code, kCodes)(padded, operands, out, floats_);
+      place_[number] = {out, false};
       made = out;
     }
-    if (!direct) keep(made, begin, count);
+    if (padded != count) std::memcpy(result, made, count * sizeof(Element));
   }
 
  private:
+  using Element = std::conditional_t<kType == Real::kFloat, float, uint16_t>;
   static constexpr auto kCodes = std::make_integer_sequence<int, static_cast<int>(ChainCode::kCount)>{};
 
   const ChainJob& job_;
   float* slots_;
+  float* floats_;
   float* lines_;
   ChainOperand place_[kChainRegisters];
 
-  float* slot(int number) const { return slots_ + job_.slots.of[number] * kChainBlock; }
+  Element* slot(int number) const {
+    return reinterpret_cast<Element*>(slots_ + job_.slots.of[number] * kChainBlock);
+  }
 
   ChainOperand spread(int line, float value) const {
     float* at = lines_ + line * kChainLanes;
     for (int64_t i = 0; i < kWidthOf<Floats>; ++i) at[i] = value;
-    return {at, 0};
+    return {at, true};
   }
 
   ChainOperand operand(const ChainRow& row, int i) const {
     if (row.operands[i] >= 0) return place_[row.operands[i]];
     // A bound that is absent does not bind.
-    return {i == 1 ? kLeast.each : kMost.each, 0};
+    return {i == 1 ? kLeast.each : kMost.each, true};
   }
 
-  // Elements of an input as floats, with anything behind them up to whole vectors.
+  // Elements of an input, with anything behind them up to whole vectors.
   ChainOperand bring(int number, int64_t begin, int64_t count, int64_t padded) {
-    constexpr int64_t kStep = kWidthOf<Floats>;
     const ChainInput<int64_t>& input = job_.inputs[number];
-    float* to = slot(number);
+    const Element* data = static_cast<const Element*>(input.data);
     int64_t inner = begin % input.size[0], at = input.place(begin);
     const bool whole = inner + count <= input.size[0];
-    if (whole && input.stride[0] == 1 && kType == Real::kFloat && padded == count) {
-      return {static_cast<const float*>(input.data) + at, kStep};
-    }
-    if (whole && input.stride[0] == 0) {
-      float* line = lines_ + number * kChainLanes;
-      const float value = load<float, kType>(input.data, at);
-      for (int64_t i = 0; i < kStep; ++i) line[i] = value;
-      return {line, 0};
-    }
+    if (whole && input.stride[0] == 1 && padded == count) return {data + at, false};
+    if (whole && input.stride[0] == 0) return spread(number, load<float, kType>(data, at));
+    Element* to = slot(number);
     int64_t done = 0;
     while (done < count) {
       const int64_t run = std::min(input.size[0] - inner, count - done);
-      copy(input.data, at, input.stride[0], run, to + done);
+      copy(data + at, input.stride[0], run, to + done);
       done += run;
       inner = 0;
       if (done < count) at = input.place(begin + done);
     }
-    for (int64_t i = count; i < padded; ++i) to[i] = 0.0f;
-    return {to, kStep};
+    for (int64_t i = count; i < padded; ++i) to[i] = 0;
+    return {to, false};
   }
 
-  void copy(const void* from, int64_t at, int64_t stride, int64_t count, float* to) const {
-    int64_t i = 0;
+  static void copy(const Element* from, int64_t stride, int64_t count, Element* to) {
     if (stride == 1) {
-      for (; i + kWidthOf<Floats> <= count; i += kWidthOf<Floats>) {
-        write(to, i, 4, load<Floats, kType>(from, at + i));
-      }
+      std::memcpy(to, from, count * sizeof(Element));
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
     }
-    if (stride == 0) {
-      const float value = load<float, kType>(from, at);
-      for (; i < count; ++i) to[i] = value;
-    }
-    for (; i < count; ++i) to[i] = load<float, kType>(from, at + i * stride);
-  }
-
-  void keep(const float* made, int64_t begin, int64_t count) const {
-    int64_t i = 0;
-    for (; i + kWidthOf<Floats> <= count; i += kWidthOf<Floats>) {
-      store<kType>(job_.out, begin + i, read<Floats>(made, i, 4));
-    }
-    for (; i < count; ++i) store<kType>(job_.out, begin + i, made[i]);
   }
 };
 
-// Where an input changes its row often enough blocks may as well end there.
+// Where an input changes its row seldom enough blocks may as well end there.
 inline int64_t chain_row(const ChainJob& job) {
   int64_t row = 0;
   for (int i = 0; i < job.program->inputs; ++i) {

@@ -91,26 +91,36 @@ constexpr bool kHasBlockMath =
     kCode == ChainCode::kErf || kCode == ChainCode::kTanh || kCode == ChainCode::kSin ||
     kCode == ChainCode::kCos;
 
-// Gives whether the library has it.
+#ifdef TOS_TORCH_MATH
 template <ChainCode kCode>
-bool block_math([[maybe_unused]] const float* from, [[maybe_unused]] int64_t count,
+constexpr auto block_function() {
+  if constexpr (kCode == ChainCode::kSqrt) return &vmsSqrt;
+  if constexpr (kCode == ChainCode::kExp) return &vmsExp;
+  if constexpr (kCode == ChainCode::kLog) return &vmsLn;
+  if constexpr (kCode == ChainCode::kErf) return &vmsErf;
+  if constexpr (kCode == ChainCode::kTanh) return &vmsTanh;
+  if constexpr (kCode == ChainCode::kSin) return &vmsSin;
+  if constexpr (kCode == ChainCode::kCos) return &vmsCos;
+}
+#endif
+
+// Whether the library has it.
+template <ChainCode kCode>
+bool has_block_math() {
+#ifdef TOS_TORCH_MATH
+  return block_function<kCode>() != nullptr;
+#else
+  return false;
+#endif
+}
+
+template <ChainCode kCode>
+void block_math([[maybe_unused]] const float* from, [[maybe_unused]] int64_t count,
                 [[maybe_unused]] float* to) {
 #ifdef TOS_TORCH_MATH
   // High accuracy, denormal numbers as they are, and no report of errors: as torch calls them.
   constexpr long long kMode = 0x2 | 0x140000 | 0x100;
-  void (*function)(int, const float*, float*, long long) = nullptr;
-  if constexpr (kCode == ChainCode::kExp) function = vmsExp;
-  if constexpr (kCode == ChainCode::kLog) function = vmsLn;
-  if constexpr (kCode == ChainCode::kSqrt) function = vmsSqrt;
-  if constexpr (kCode == ChainCode::kErf) function = vmsErf;
-  if constexpr (kCode == ChainCode::kTanh) function = vmsTanh;
-  if constexpr (kCode == ChainCode::kSin) function = vmsSin;
-  if constexpr (kCode == ChainCode::kCos) function = vmsCos;
-  if (function == nullptr) return false;
-  function(static_cast<int>(count), from, to, kMode);
-  return true;
-#else
-  return false;
+  block_function<kCode>()(static_cast<int>(count), from, to, kMode);
 #endif
 }
 

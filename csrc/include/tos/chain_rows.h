@@ -8,7 +8,7 @@
 // Chains of elementwise steps on the CPU, on raw pointers. Each set of instructions has a table of its own.
 namespace tos {
 
-// Elements that go through all rows together: registers of so many floats stay in the first cache.
+// Elements that go through all rows together: registers of so many stay in the first cache.
 constexpr int64_t kChainBlock = 1024;
 // Floats of the widest vectors.
 constexpr int64_t kChainLanes = 16;
@@ -24,9 +24,9 @@ struct alignas(64) ChainLine {
   float each[kChainLanes];
 };
 
-// Scratch memory that a job needs: its slots, and vectors of what is one number.
+// Scratch memory that a job needs: its slots, a block of floats, and vectors of what is one number.
 inline int64_t chain_scratch(const ChainJob& job) {
-  return job.slots.count * (kChainBlock / kChainLanes) + kChainInputs + kChainConstants;
+  return (job.slots.count + 1) * (kChainBlock / kChainLanes) + kChainInputs + kChainConstants;
 }
 
 // Elements `begin` to `end` of the result.

@@ -87,11 +87,22 @@ TOS_INLINE Floats near_bfloats(const Floats& reals) {
   const Ints rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & static_cast<int32_t>(0xffff0000);
   return same_bits<Floats>((reals == reals) ? rounded : Ints{} + 0x7fc00000);
 }
+// gcc 12 would widen and narrow vectors of AVX-512 by halves.
 TOS_INLINE Shorts bfloats_of(const Floats& reals) {
-  return __builtin_convertvector(same_bits<Ints>(near_bfloats(reals)) >> 16, Shorts);
+  const Ints high = same_bits<Ints>(near_bfloats(reals)) >> 16;
+#if TOS_LANES == 16
+  return same_bits<Shorts>(_mm512_maskz_cvtepi32_epi16(0xffff, same_bits<__m512i>(high)));
+#else
+  return __builtin_convertvector(high, Shorts);
+#endif
 }
 TOS_INLINE Floats reals_of_bfloats(const Shorts& bits) {
+#if TOS_LANES == 16
+  return same_bits<Floats>(same_bits<Ints>(_mm512_maskz_cvtepu16_epi32(0xffff, same_bits<__m256i>(bits)))
+                           << 16);
+#else
   return same_bits<Floats>(__builtin_convertvector(bits, Ints) << 16);
+#endif
 }
 
 TOS_INLINE Shorts halves_of(const Floats& reals) {
