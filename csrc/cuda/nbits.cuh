@@ -61,6 +61,12 @@ __device__ __forceinline__ NbitsPiece<kBits> nbits_piece(const NbitsWeight& weig
     const uint32_t number = (some.each[i / kEach] >> (i % kEach * kBits)) & ((1u << kBits) - 1);
     piece.number[i] = static_cast<float>(number) - zero;
   }
+  // A scale that is not finite counts for each number, and not for what is left of their sum.
+  if (piece.scale - piece.scale != 0.0f) {
+    TOS_UNROLLED
+    for (int i = 0; i < kNbitsNumbers<kBits>; ++i) piece.number[i] *= piece.scale;
+    piece.scale = 1.0f;
+  }
   return piece;
 }
 

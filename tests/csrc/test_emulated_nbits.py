@@ -127,17 +127,20 @@ def test_what_is_not_finite_stays_in_its_place() -> None:
 
 
 @needs_compiler
-def test_a_zero_point_that_is_not_finite_counts_for_each_number() -> None:
-    codes, scales, points, _ = drawn(3, 64, 4, 16, "floats", torch.float32)
-    assert points is not None
-    points[1, 2] = torch.inf
-    for x, wanted in (
-        (torch.ones(1, 64), -torch.inf),
-        (torch.ones(1, 64) - torch.arange(64) % 2 * 2, torch.nan),
-    ):
-        y = of_rows(x, codes, scales, points, None, 4)
-        torch.testing.assert_close(y[0, 1], torch.tensor(wanted), equal_nan=True)
-        assert y[0, [0, 2]].isfinite().all()
+@pytest.mark.parametrize("part", ["scales", "points"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_in_a_weight_counts_for_each_number(part: str, value: float) -> None:
+    torch.manual_seed(0)
+    for bits in (2, 4, 8):
+        codes, scales, points, _ = drawn(4, 70, bits, 32, "floats", torch.float32)
+        assert points is not None
+        # In a block within a row, and in the last one, of which a part is behind the row.
+        {"scales": scales, "points": points}[part][[1, 2], [1, 2]] = value
+        numbers = unpacked(codes.flatten(1), bits).double().reshape(4, 3, 32) - points.double().unsqueeze(2)
+        weight = (numbers * scales.double().unsqueeze(2)).flatten(1)[:, :70]
+        for x in (torch.rand(2, 70) + 1, torch.randn(1, 70)):
+            y, exact = of_rows(x, codes, scales, points, None, bits), x.double() @ weight.t()
+            torch.testing.assert_close(y.double(), exact, equal_nan=True, rtol=1e-4, atol=1e-4)
 
 
 def test_what_the_cpu_takes_is_served_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
