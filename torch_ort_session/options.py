@@ -122,6 +122,9 @@ class Options:
             padding. None allows all.
         buckets: Symbolic dims whose sizes are padded to a few. Runs through a binding, runs under grad and
             runs with ``capture="off"`` are never padded.
+        fuse: Whether captures compute chains of elementwise nodes in one pass over the data. Sums, products
+            and the like come out the same to the bit, functions such as ``Exp`` to the last place or two.
+            Runs that are not captured, and runs under grad, go node by node in any case.
     """
 
     num_threads: int | None = None
@@ -133,6 +136,7 @@ class Options:
     capture_only: tuple[Mapping[str, int | tuple[int, ...]], ...] | None = field(default=None, hash=False)
     buckets: tuple[Bucket, ...] = ()
     routes: bool = False
+    fuse: bool = True
 
     def __post_init__(self) -> None:
         for name, words in (("capture", Capture), ("validate", Validate)):
@@ -149,6 +153,7 @@ class Options:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         _flag("verify", self.verify)
         _flag("routes", self.routes)
+        _flag("fuse", self.fuse)
         if self.routes and self.validate == "off":
             raise ValueError(
                 'routes are told at the end of a validated run, so that validate must not be "off"'

@@ -345,9 +345,9 @@ class Session:
         return "\n".join(lines)
 
     def _rules(self, options: Options) -> Rules:
-        may, padded = options.capture_only, options.buckets
-        found = padding(padded, self.inputs, self.outputs, self._device)
-        return Rules(allowed(may, self.inputs), found, ready_on(self._device), options.max_plans)
+        may, plans, fuse = options.capture_only, options.max_plans, options.fuse
+        found = padding(options.buckets, self.inputs, self.outputs, self._device)
+        return Rules(allowed(may, self.inputs), found, ready_on(self._device), plans, fuse=fuse)
 
     def after_fork(self) -> None:
         """In a forked child: give up a run that another thread of the parent was in."""

@@ -81,7 +81,8 @@ def test_m8_a_recording_that_breaks_at_a_step_is_made_again_and_state_advances_o
 @pytest.mark.parametrize("at", range(1, STEPS + 1))
 @pytest.mark.parametrize("error", [refusal, MemoryError, lambda: RuntimeError("a device is lost")])
 def test_m2_after_a_decline_nothing_has_happened(at: int, error: Callable[[], BaseException]) -> None:
-    session = injected(load(STEP), lambda: Failing(1 if error is refusal else at, error))
+    unfused = tos.load(model(STEP), options=tos.Options(fuse=False))
+    session = injected(unfused, lambda: Failing(1 if error is refusal else at, error))
     binding, x, h, y = bound(session)
     h.copy_(torch.randn(3))
     torch.manual_seed(5)

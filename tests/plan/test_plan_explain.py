@@ -257,6 +257,7 @@ def test_facts_are_json() -> None:
    "last_step": 2,
    "steps": 3,
    "launches": 2,
+   "fused": [],
    "ops": {
     "Exp": 1,
     "Neg": 1,
@@ -269,6 +270,7 @@ def test_facts_are_json() -> None:
    "last_step": 3,
    "steps": 1,
    "launches": 1,
+   "fused": [],
    "ops": {
     "tests::Cut": 1
    },
@@ -286,6 +288,7 @@ def test_facts_are_json() -> None:
    "last_step": 9,
    "steps": 3,
    "launches": 2,
+   "fused": [],
    "ops": {
     "Mul": 1,
     "Reshape": 1,
@@ -298,6 +301,7 @@ def test_facts_are_json() -> None:
    "last_step": 10,
    "steps": 1,
    "launches": 1,
+   "fused": [],
    "ops": {
     "NonZero": 1
    },
@@ -315,6 +319,7 @@ def test_facts_are_json() -> None:
    "last_step": 13,
    "steps": 3,
    "launches": 2,
+   "fused": [],
    "ops": {
     "Cast": 1,
     "Exp": 1,

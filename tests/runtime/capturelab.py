@@ -40,8 +40,11 @@ BRANCHES = (
 
 
 def session_on(text: str, **options: Any) -> tos.Session:
-    """A session that captures, with the oracle in Python where the extension is not built."""
-    session = tos.load(model(text), options=tos.Options(**options))
+    """A session that captures, with the oracle in Python where the extension is not built.
+
+    Nothing is fused unless it is asked for: most tests count steps, or break one of them.
+    """
+    session = tos.load(model(text), options=tos.Options(**{"fuse": False, **options}))
     return session if native.status().usable else injected(session, lambda: TapeRecorder(PyTapes()))
 
 

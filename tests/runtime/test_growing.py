@@ -43,7 +43,8 @@ def decode(session: tos.Session, eager: tos.Session, feed: Feed, tokens: int) ->
         assert all(torch.equal(feed[name], value) for name, value in before.items())
         for one, other in zip(got, eager.run(None, feed), strict=True):
             assert one.shape == other.shape
-            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+            # A fused function may differ in its last place, and the caches carry that on.
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
         feed = next_feed(feed, dict(zip(NAMES, got, strict=True)))
         yield feed
 
@@ -90,8 +91,8 @@ def test_m14_what_does_not_grow_is_recorded_once_and_what_grows_says_so(proto: A
     segments = [stage for stage in stages if stage.region.is_segment]
     # One before the first layer's attention, and one behind each layer's.
     assert len(segments) == 3
-    recorded = {call.step.kernel.op for stage in segments for call in stage.calls}
-    assert {"MatMul", "ReduceMean", "Sigmoid", "Gather"} <= recorded
+    recorded = " ".join(call.step.kernel.op for stage in segments for call in stage.calls)
+    assert all(op in recorded for op in ("MatMul", "ReduceMean", "Sigmoid", "Gather"))
     seams = [stage for stage in stages if not stage.region.is_segment]
     assert {stage.region.reason for stage in seams} <= {Reason.GROWTH, Reason.SHORT}
     messages = {stage.region.message for stage in seams if stage.region.reason is Reason.GROWTH}
@@ -131,7 +132,8 @@ def test_m14_results_are_their_owners(proto: Any) -> None:
         got = session.run(None, feed)
         want = eager.run(None, feed)
         for one, other in zip(got, want, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+            # A fused function may differ in its last place, and the caches carry that on.
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
         feed = next_feed(feed, dict(zip(NAMES, want, strict=True)))
         for one in got:
             one.fill_(float("nan"))
@@ -220,7 +222,8 @@ def limited(numbers: Iterator[int] | range) -> list[Feed]:
 
 def test_m14_a_dim_wrongly_taken_to_stay_is_told_and_recorded_no_more() -> None:
     """Two runs with 12 rows or more show a slice of 10; one with fewer shows that it grows."""
-    session, eager = tos.load(model(LIMIT)), tos.load(model(LIMIT), options=Options(capture="off"))
+    session = tos.load(model(LIMIT), options=Options(fuse=False))
+    eager = tos.load(model(LIMIT), options=Options(capture="off"))
 
     def check(feeds: list[Feed]) -> None:
         for feed in feeds:
@@ -302,7 +305,7 @@ def told(session: tos.Session) -> str:
 
 
 def test_m14_explain_tells_what_is_replayed_and_what_grows() -> None:
-    session = tos.load(model(LIMIT))
+    session = tos.load(model(LIMIT), options=Options(fuse=False))
     for feed in limited(range(12, 20)):
         session.run(None, feed)
     assert_expected_inline(

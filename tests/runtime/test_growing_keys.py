@@ -71,7 +71,7 @@ def grown(session: tos.Session) -> dict[str, int]:
 
 
 def test_m14_the_branch_that_a_key_feed_takes_is_folded_while_feeds_grow() -> None:
-    session = tos.load(model(MERGED))
+    session = tos.load(model(MERGED), options=Options(fuse=False))
     decode(session, 10)
     assert grown(session) == {"primed": 2, "replayed": 6, "captures": 1}
     assert_expected_inline(

@@ -15,6 +15,10 @@ from benchmarks import fetch, recipes, weights
 DATA_SHAPED = {"kokoro-int8"}
 """Models whose shapes follow from data, so that other data ends a capture."""
 
+FUSED = 2e-6
+"""How far results may be from those of an eager run where steps are fused: functions of numbers that torch
+takes one by one, at the end of a tensor, may differ in the last place."""
+
 MODELS = fetch.read_zoo()
 
 
@@ -24,21 +28,23 @@ def test_replays_agree_with_eager_runs(model: Mapping[str, Any]) -> None:
     path = fetch.fetch(model)
     source = weights.filled(path) if model.get("weights") == "random" else str(path)
     eager = tos.load(source, options=tos.Options(capture="off", num_threads=1))
-    session, other = (tos.load(source, options=tos.Options(num_threads=1)) for _ in range(2))
+    session = tos.load(source, options=tos.Options(num_threads=1))
+    other = tos.load(source, options=tos.Options(num_threads=1, fuse=False))
     sizes = model.get("sizes") or [{}]
     first, second = sizes[0], sizes[-1]
-    worst = 0.0
+    worst = {session: 0.0, other: 0.0}
     held: list[tuple[torch.Tensor, torch.Tensor]] = []
     for runs, size, seed in plan(first, second, eager, session, other):
         feed = recipes.feeds(model, size, seed)
         want = list(tensors(eager.run(None, feed)))
         got = list(tensors(runs.run(None, feed)))
         for ours, theirs in zip(got, want, strict=True):
-            worst = max(worst, apart(ours, theirs))
+            worst[runs] = max(worst[runs], apart(ours, theirs))
             held.append((ours, ours.clone()))
     for result, then in held:
         assert torch.equal(result.nan_to_num(), then.nan_to_num()), "a later run wrote to a result"
-    assert worst == 0.0
+    assert worst[other] == 0.0
+    assert worst[session] <= FUSED
     stats = session.stats()
     assert stats["captures"] >= 1, session.explain()
     assert stats["replays"] >= 4 or model["name"] in DATA_SHAPED, session.explain()

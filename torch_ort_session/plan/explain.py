@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from torch_ort_session.ir.text import byte_size
+from torch_ort_session.plan.fuse import fused_nodes, is_fused
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.plan.segments import Region, count_launches, guarded, is_assumed
 from torch_ort_session.plan.steps import BodySteps, Step
@@ -69,22 +70,26 @@ def region_facts(
 ) -> dict[str, Any]:
     """What there is to say of one region: its steps, and the node, reason, message and bodies of a seam.
 
+    ``fused`` has a number for each of its fused steps: how many nodes of the graph it computes.
+
     Args:
         plan: The plan.
         region: One of its regions.
         shapes: Values whose shapes others rely on, though not static: a replay compares those seams make.
         told: Says what became of control-flow bodies so far.
     """
+    inside = [plan.steps.items[position] for position in region.positions]
     found: dict[str, Any] = {
         "kind": "segment" if region.is_segment else "seam",
         "first_step": region.positions[0],
         "last_step": region.positions[-1],
         "steps": len(region.positions),
         "launches": count_launches(region.positions, plan.steps, plan.observation),
-        "ops": dict(op_counts(plan.steps.items[position] for position in region.positions)),
+        "fused": [fused_nodes(step) for step in inside if is_fused(step)],
+        "ops": dict(op_counts(inside)),
     }
     if region.reason is not None:
-        nodes = [plan.steps.items[position].node for position in region.positions]
+        nodes = [step.node for step in inside]
         found["node"] = nodes[0].name if len(nodes) == 1 else f"{nodes[0].name} to {nodes[-1].name}"
         found["op"] = nodes[0].qualified if len(nodes) == 1 else f"{len(nodes)} steps"
         found["reason"] = region.reason.value
@@ -190,7 +195,9 @@ def explain_all(plans: Iterable[tuple[str, Plan]], passes: Sequence[str] = ()) -
 def _region(region: dict[str, Any]) -> list[str]:
     if region["kind"] == "segment":
         launches = f"{region['launches']} launch{'' if region['launches'] == 1 else 'es'}"
-        return [f"  segment  {_count(region['steps'], 'step')}, {launches}"]
+        nodes = region["fused"]
+        fused = f", {sum(nodes)} nodes fused into {len(nodes)}" if nodes else ""
+        return [f"  segment  {_count(region['steps'], 'step')}, {launches}{fused}"]
     why = f"{region['reason']}: {region['message']}"
     head = f"  seam     {region['node']} ({region['op']})"
     return [head, *(f"           {line}" for line in (why, *seam_lines(region)))]

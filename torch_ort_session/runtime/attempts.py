@@ -16,6 +16,7 @@ from torch_ort_session.runtime import counters
 from torch_ort_session.runtime.capture import Captured, Declined, capture
 from torch_ort_session.runtime.delivery import Delivery
 from torch_ort_session.runtime.execute import Program, execute
+from torch_ort_session.runtime.fused import fused_in, with_fused
 from torch_ort_session.runtime.machine import Before, Machine, before_run, put_back
 from torch_ort_session.runtime.policy import Entry
 from torch_ort_session.runtime.probe import difference
@@ -87,7 +88,8 @@ def record(
     assert warm is not None
     state = before_run(machine.device, warm.program.validation)
     report, lasting = DeclineReport(()), False
-    for _ in range(len(warm.program.steps.items) + 1):
+    # Each fused step may be blamed, and then each of its members.
+    for _ in range(2 * len(warm.program.steps.items) + 1):
         machine.bodies.forget_constants()
         recorder = machine.recorder()
         if isinstance(recorder, str):
@@ -101,6 +103,8 @@ def record(
             lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
         except Exception as error:
             report, lasting = breakage(error), False
+            memory = report.rows[0].reason is Reason.MEMORY
+            blamed = None if memory else fused_in(error)
         else:
             captured = viewed(captured, policy.counters, verify=machine.verify)
             policy.captured(entry, captured)
@@ -117,6 +121,7 @@ def _attempt(
     machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
 ) -> tuple[Captured, list[Any]]:
     quarantined = frozenset(machine.policy.quarantined)
+    warm = with_fused(warm, machine.device, quarantined, machine.policy.rules.fuse)
     if machine.verify:
         parts = warm.program.steps, warm.taint, warm.observation, machine.device
         verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.loose))

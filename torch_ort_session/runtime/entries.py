@@ -9,6 +9,7 @@ from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.explain import body_lines, explain
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.plan.steps import BodySteps
+from torch_ort_session.runtime.fused import with_fused
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.policy import Entry, Policy
 from torch_ort_session.runtime.recording import RecordingStats
@@ -126,6 +127,7 @@ def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:
     quarantined = frozenset(machine.policy.quarantined) if captured is None else captured.quarantined
     if warm is None:
         return None
+    warm = with_fused(warm, machine.device, quarantined, machine.policy.rules.fuse)
     return make_plan(
         warm.program.steps,
         warm.taint,

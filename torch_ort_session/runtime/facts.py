@@ -45,10 +45,12 @@ class Into:
     more: tuple[Any, ...] = ()
 
 
-# Ops that torch itself computes by these, without an overload of their own that writes into a tensor.
+# Ops that torch itself computes by these, without an overload of their own that writes into a tensor, and
+# those of the extension that take memory in which one of their arguments lies.
 _WRITERS = {
     "aten::relu": Into("aten::clamp_min", "out", (0,)),
     "aten::stack": Into("aten::stack", "out"),
+    "torch_ort_session::elementwise_chain": Into("torch_ort_session::elementwise_chain", "out"),
 }
 
 
@@ -116,7 +118,7 @@ def facts_of(op: OpOverload) -> OpFacts:
         # Some of torch's own ops alias without saying so (_unsafe_view, lift).
         views=namespace == "aten" or any(r.alias_info is not None for r in schema.returns),
         uninitialised=namespace == "aten" and base in _EMPTIES,
-        into=None if writes or namespace != "aten" else _into(op),
+        into=None if writes else _into(op),
         dtype=names.index("dtype") if "dtype" in names else -1,
         copies=schema.name in _COPIES,
         pointwise=torch.Tag.pointwise in op.tags,
@@ -153,7 +155,11 @@ def _into(op: OpOverload) -> Into | None:
     schema = op._schema
     if schema.name in _WRITERS:
         return _WRITERS[schema.name]
-    if not schema.returns or any(str(r.type) != "Tensor" for r in schema.returns):
+    if (
+        not schema.name.startswith("aten::")
+        or not schema.returns
+        or any(str(r.type) != "Tensor" for r in schema.returns)
+    ):
         return None
     own = [(a.name, str(a.type)) for a in schema.arguments]
     packet = op.overloadpacket

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.runtime.execute import Program
+from torch_ort_session.runtime.fused import with_fused
 from torch_ort_session.runtime.machine import Machine
 from torch_ort_session.runtime.signature import signature_of
 from torch_ort_session.runtime.warmup import warm_up
@@ -38,12 +39,14 @@ def plan_of(
     signature = signature_of(outputs, fed, policy.active(keys))
     graph, build = machine.graph, machine.build
     warm, _ = warm_up(graph, build, program, outputs, signature.keys, fed, machine.minimum, policy.loose)
+    quarantined = frozenset(policy.quarantined)
+    warm = with_fused(warm, machine.device, quarantined, policy.rules.fuse)
     return make_plan(
         warm.program.steps,
         warm.taint,
         warm.observation,
         machine.device,
-        quarantined=frozenset(policy.quarantined),
+        quarantined=quarantined,
         minimum=machine.minimum,
         keys=warm.keys,
         loose=warm.loose,

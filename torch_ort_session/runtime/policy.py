@@ -86,6 +86,7 @@ class Rules:
         key_values: Values of a key feed after which it is data.
         recaptures: Captures of a signature after the first ...
         window: ... in so many runs, before it latches to eager.
+        fuse: Whether captures fuse elementwise steps.
     """
 
     allowed: Allowed | None = None
@@ -97,6 +98,7 @@ class Rules:
     key_values: int = 4
     recaptures: int = 3
     window: int = 100
+    fuse: bool = True
 
 
 @dataclass(slots=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_ort_session.plan.fuse import last_name
 from torch_ort_session.plan.report import Decline, Reason
 from torch_ort_session.plan.segments import Region
 from torch_ort_session.plan.specs import Spec, fits
@@ -72,7 +73,7 @@ def unlike(step: Step, relied: Specs, frame: Values, names: Sequence[str]) -> tu
         if not (isinstance(held, torch.Tensor) and fits(spec, held)):
             message = f"{names[value]!r} was {described(spec)} in the warm run and is now {described(held)}"
             node = step.node
-            rows += (Decline(node.name, node.op, node.domain, Reason.DIVERGED, message),)
+            rows += (Decline(last_name(step), node.op, node.domain, Reason.DIVERGED, message),)
     return rows
 
 

@@ -180,6 +180,9 @@ void chain_of_type(const ChainJob& job, int64_t begin, int64_t end, float* scrat
   while (begin < end) {
     int64_t count = std::min(kChainBlock, end - begin);
     if (row > 0) count = std::min(count, row - begin % row);
+    // Whole vectors are read and written where they are; what is left over goes through copies.
+    constexpr int64_t kStep = kWidthOf<Floats>;
+    if (kType == Real::kFloat && count > kStep) count -= count % kStep;
     block.run(begin, count);
     begin += count;
   }
