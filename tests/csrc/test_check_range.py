@@ -66,6 +66,26 @@ def test_m11_it_does_what_plain_ops_do(
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bounds", [(-(2**63), 2**63 - 1), (-(2**63), -(2**63)), (2**63 - 1,) * 2, (0, 0)])
+def test_m11_the_extremes_of_a_dtype_are_held_and_noted(
+    way: Callable[..., torch.Tensor], dtype: torch.dtype, bounds: tuple[int, int]
+) -> None:
+    low, high = bounds
+    given = [torch.iinfo(dtype).min, torch.iinfo(dtype).max, 0, 1] * 9
+    bad = [number for number in given if not low <= number <= high]
+    found = word()
+    safe = way(torch.tensor(given, dtype=dtype), low, high, Flag.LENGTH, found)
+    assert safe.tolist() == [min(max(number, low), high) for number in given]
+    fault = layout.fault_of(found.tolist(), [("n", "Op")] * 3)
+    if not bad:
+        assert fault is None
+        return
+    assert fault is not None
+    assert (fault.value, fault.low, fault.high, fault.count) == (bad[0], low, high, len(bad))
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("flag", Flag)
 def test_m11_the_flag_and_the_bounds_are_noted(way: Callable[..., torch.Tensor], flag: Flag) -> None:
     found = word()

@@ -9,7 +9,7 @@ from expecttest import assert_expected_inline
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.onnx.arithmetic import div, mod, pow_
-from torch_ort_session.ops.onnx.arithmetic_legacy import add_legacy
+from torch_ort_session.ops.onnx.arithmetic_legacy import add_legacy, div_legacy
 from torch_ort_session.ops.onnx.logic import bit_shift
 
 SIGNED = [torch.int8, torch.int16, torch.int32, torch.int64]
@@ -23,6 +23,7 @@ def test_the_least_integer_divided_by_minus_one_wraps(dtype: torch.dtype) -> Non
     a = torch.tensor([least, least, least, 7, -7, least], dtype=dtype)
     b = torch.tensor([-1, 1, 2, -1, 2, least], dtype=dtype)
     assert div(a, b, ctx=CTX).tolist() == [least, least, least // 2, -7, -3, 1]
+    assert div_legacy(a, b[:1], broadcast=1, ctx=CTX).tolist() == [least, least, least, -7, 7, least]
     assert mod(a, b, ctx=CTX).tolist() == [0, 0, 0, 0, 1, 0]
     assert mod(a, b, fmod=1, ctx=CTX).tolist() == [0, 0, 0, 0, -1, 0]
 
@@ -70,6 +71,30 @@ def test_operands_of_old_revisions_must_fit() -> None:
     )
     with pytest.raises(ValueError, match="at axis 2"):
         add_legacy(torch.zeros(2, 3), torch.zeros(2, 3, 1), axis=2, broadcast=1)
+
+
+@pytest.mark.parametrize("base", [torch.int32, torch.int64])
+@pytest.mark.parametrize("exponent", [*SIGNED, "number"])
+def test_a_negative_power_of_an_integer_rounds_towards_zero(
+    base: torch.dtype, exponent: torch.dtype | str
+) -> None:
+    x = torch.tensor([0, 1, -1, 2, -2, torch.iinfo(base).min, torch.iinfo(base).max], dtype=base)
+    for power in (-1, -2, -127, -128):
+        y = power if exponent == "number" else torch.tensor(power, dtype=exponent)
+        assert pow_(x, y).tolist() == [0, 1, 1 if power % 2 == 0 else -1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_shift_by_the_width_or_more_leaves_the_sign_alone(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    numbers, width = [info.min, info.max, 0, 1, 3], info.bits
+    counts = [c for c in (0, 1, width - 1, width, width + 1, info.max) if c <= info.max]
+    x = torch.tensor([n for n in numbers for _ in counts], dtype=dtype)
+    y = torch.tensor(counts * len(numbers), dtype=dtype)
+    right = [n >> min(c, 64) for n in numbers for c in counts]
+    left = [(n << min(c, width)) % 2**width for n in numbers for c in counts]
+    assert bit_shift(x, y, direction="RIGHT").tolist() == right
+    assert [n % 2**width for n in bit_shift(x, y, direction="LEFT").tolist()] == left
 
 
 def test_a_shift_has_two_directions() -> None:

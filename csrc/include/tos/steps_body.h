@@ -44,7 +44,7 @@ inline float hyperbolic(float x) {
   sum = sum * z - 3.33332819422e-1f;
   const float near = x + x * z * sum;
   const float far = 1.0f - 2.0f / (1.0f + exponential(2.0f * x));
-  return (x < 0.625f) & (x > -0.625f) ? near : far;
+  return ((x < 0.625f) & (x > -0.625f)) ? near : far;
 }
 
 inline float bounded(float x, float clip) {
