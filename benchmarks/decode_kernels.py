@@ -154,7 +154,63 @@ def mixtures(rows: int, width: int, experts: int) -> list[Case]:
     ]
 
 
+def integers(*shape: int) -> Make:
+    """Numbers of 8 bits with a sign."""
+    return lambda rng: rng.integers(-128, 128, shape, dtype=np.int8)
+
+
+def whole(*numbers: int) -> Make:
+    """Numbers of 32 bits."""
+    return lambda rng: np.array(numbers, np.int32)
+
+
+def scalar(number: int) -> Make:
+    """A number of 32 bits without an axis."""
+    return lambda rng: np.array(number, np.int32)
+
+
+def weight(number: float) -> Make:
+    """One float that stays float32 in every row."""
+    return lambda rng: np.array([number], np.float32)
+
+
+def steps(rows: int, heads: int, groups: int, width: int) -> list[Case]:
+    """A token over a cache of many rows: floats, integers, with normalized heads, and of a window.
+
+    Nobody asks for new caches; `cached_decode.py` has them, and onnxruntime, which makes them in any case.
+    """
+    sizes = f"{rows} x {heads} heads of {width}, {groups} of keys"
+    new, row, numbers = (
+        floats(1, 1, groups * width),
+        floats(width),
+        {"num_heads": heads, "kv_num_heads": groups},
+    )
+    both = {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"}
+
+    def case(
+        of: str, cache: Make, *rest: Make | None, dtypes: Sequence[str] = tuple(ERRORS), **more: Any
+    ) -> Case:
+        given = [floats(1, 1, heads * width), new, new, cache, cache, whole(rows - 1), scalar(rows), *rest]
+        return Case(
+            "GroupQueryAttention", sizes + of, given, numbers | more, nodes=4, dtypes=dtypes, theirs=()
+        )
+
+    held, single = floats(1, groups, rows, width), ("float32",)
+    scales = [*[None] * 5, weight(0.02), weight(0.02)]
+    packed = codes(1, groups, rows, width // 2)
+    byte = integers(1, groups, rows, width)
+    return [
+        case("", held),
+        case(", normalized", held, *[None] * 7, row, row, dtypes=single),
+        case(", 8 bits", byte, *scales, dtypes=single, kv_cache_bit_width=8, **both),
+        case(", 4 bits", packed, *scales, dtypes=single, kv_cache_bit_width=4, **both),
+        case(", rolling", held, dtypes=single, sliding_window_cache=1, local_window_size=rows // 2),
+    ]
+
+
 CASES = (
+    *steps(4096, 16, 16, 128),
+    *steps(4096, 32, 8, 128),
     *norms(1, 4096),
     *norms(512, 4096),
     *rotations(1, 32, 128),

@@ -251,10 +251,9 @@ def test_nothing_is_put_after_bad_data_nor_where_there_is_no_place() -> None:
 
 def test_the_ops_say_what_they_give_and_write() -> None:
     tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
-    for dtype in ROUNDING:
-        one = step(
-            0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", normed=True, padded=True
-        )
+    for dtype, stored in itertools.product(ROUNDING, (0, 4)):
+        more: dict[str, Any] = {"normed": True, "padded": True, "stored": stored}
+        one = step(0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", **more)
         word = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
         taken = (*one.arguments(), 7, word)
         torch.library.opcheck(OPS.gqa_decode.default, taken, one.options(), test_utils=tests)

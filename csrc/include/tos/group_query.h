@@ -41,7 +41,7 @@ struct CacheQueries {
 };
 
 // Rows that are attended at once at most.
-constexpr int64_t kRowsOfCache = 64;
+constexpr int64_t kRowsOfCache = 256;
 
 using AttendRows = void (*)(const CacheRows& rows, const CacheQueries& queries);
 
