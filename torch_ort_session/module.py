@@ -26,6 +26,7 @@ from torch_ort_session.runtime import feeds
 from torch_ort_session.runtime.execute import Program, bind_steps, execute
 from torch_ort_session.runtime.modes import RunModes
 from torch_ort_session.runtime.results import Outputs, own
+from torch_ort_session.runtime.symbolic import execute_traced, is_traced
 from torch_ort_session.runtime.tickets import submission
 from torch_ort_session.runtime.validation import validation_for
 from torch_ort_session.session import Session
@@ -108,7 +109,7 @@ class ModuleRun:
         mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad
         modes = RunModes(device, mode, self.session.options.num_threads)
         with turn, modes, submission(program, None):
-            execute(program, values)
+            (execute_traced if is_traced(inputs.values()) else execute)(program, values)
             results = [values[i] for i in program.steps.outputs]
             results = own(results, program.constants, inputs.values(), device)
         names = [info.name for info in graph.outputs]

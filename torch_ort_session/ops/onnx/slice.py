@@ -41,7 +41,9 @@ def slice_(
     if len(starts) == 1 and len(ends) == 1 and (steps is None or steps[0] > 0):
         axis = 0 if axes is None else axes[0]
         step = None if steps is None else steps[0]
-        index = slice(max(starts[0], _LEAST), max(ends[0], _LEAST), step)
+        start, end = starts[0], ends[0]
+        # Not max(): it would make another symbol of one that an exporter knows.
+        index = slice(start if start > _LEAST else _LEAST, end if end > _LEAST else _LEAST, step)
         if axis > 0:
             return data[(_ALL,) * axis + (index,)]
         return data[index] if axis == 0 else data[(..., index) + (_ALL,) * (-1 - axis)]
