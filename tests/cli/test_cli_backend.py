@@ -162,6 +162,10 @@ def test_m22_every_op_of_the_library_is_listed_and_every_op_asked_for_is_there(c
     found = json.loads(command("ops", "--native", "--json").out)
     assert set(found["extension"]["ops"]) == declared - facts
     assert not {op for each in found["kernels"] for op in each["falls_back_from"]}
+    # What captures make of several nodes is listed as well.
+    assert {"torch_ort_session::Fused": ["elementwise_chain"]}.items() <= {
+        each["op"]: each["native"] for each in found["kernels"]
+    }.items()
     assert {"gemv", "matmul_nbits"} <= set(found["extension"]["choosing"])
     lines = command("ops", "--native").out.splitlines()
     assert declared - facts <= {line.split()[0] for line in lines}

@@ -10,6 +10,7 @@ import torch
 from torch_ort_session.cli.common import count, print_json, table
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.uses import native_ops
+from torch_ort_session.plan.fuse import FUSED
 from torch_ort_session.runtime.readiness import Extension, Readiness, name_of, ready_on
 
 
@@ -24,7 +25,7 @@ def show_native(domain: str | None, as_json: bool) -> int:
     found = ready.extension
     kernels = [
         (name_of(where, kernel.op), kernel.since, *_parted(used, ready))
-        for (where, _), served in sorted(registry.kernels().items())
+        for (where, _), served in [*sorted(registry.kernels().items()), ((FUSED.domain, FUSED.op), (FUSED,))]
         for kernel in sorted(served, key=lambda k: k.since)
         if (domain is None or where == domain) and (used := native_ops(kernel.fn))
     ]
