@@ -155,7 +155,7 @@ def test_03_reading_a_plan_shows_seams_and_how_they_go(tmp_path):
     assert_expected_inline(
         part(done.stdout, 2).partition("\n\nA seam is")[0].partition("regions\n")[2],
         """\
-  segment  85 steps, 64 launches
+  segment  59 steps, 38 launches, 34 nodes fused into 8
   seam     places (ai.onnx::NonZero)
            kernel declares a seam: the size of the output depends on the data
            every replay compares the shape of 'places'
@@ -181,12 +181,12 @@ places  ai.onnx::NonZero  diverged  'places' was int64[2, 4] in the warm run and
         part(done.stdout, 4),
         """\
 TopK with k as an input, one integer: a key feed, whose value is part of the signature.
-97 steps on cpu: 86 in 1 segment, 0 in 0 seams, 11 folded into constants
+71 steps on cpu: 60 in 1 segment, 0 in 0 seams, 11 folded into constants
 key feeds: k = 5
 passes: none
 
 regions
-  segment  86 steps, 65 launches
+  segment  60 steps, 39 launches, 34 nodes fused into 8
   run 1, the 5 best                       20 numbers   ran eagerly
   run 2, the 5 best                       20 numbers   ran eagerly, observed
   run 3, the 5 best                       20 numbers   was captured
@@ -199,7 +199,7 @@ regions
   run 13, the 5 best                      20 numbers   was replayed
 
 regions
-  segment  84 steps, 63 launches
+  segment  58 steps, 37 launches, 34 nodes fused into 8
   seam     found (ai.onnx::TopK)
            unresolved input shape: its input 'K' is a number that follows from data
            every replay compares the shape of 'found'
@@ -207,7 +207,7 @@ regions
 
 A constant k has neither limit (key feeds with too many values: k):
 
-97 steps on cpu: 86 in 1 segment, 0 in 0 seams, 11 folded into constants
+71 steps on cpu: 60 in 1 segment, 0 in 0 seams, 11 folded into constants
 key feeds: none
 passes: none
   four files, the 5 best                  20 numbers   ran eagerly
