@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.decode_step import one_query
+from torch_ort_session.ops._helpers.one_query import one_query
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -16,9 +16,6 @@ from torch_ort_session.ops.kernel import KernelContext
 # New rows of a step of few queries over many keys. For more of them matrix products are faster.
 _MOST_ROWS = 8
 
-# Elements of the keys from which on the compiled op was measured to be faster than torch's own.
-_WORTH = 1 << 15
-
 # The widest head that the kernel for CUDA has registers for.
 _WIDEST_ON_CUDA = 256
 
@@ -214,55 +211,6 @@ def decode_step(
         value_scale=scales[1] if scales else None,
     )
     return Decoded(*made)
-
-
-def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> Tensor | None:
-    """Attention of one query over many keys on the CPU; None where torch's own has to do it.
-
-    It serves float16, which torch's own would widen first, and float32 where several heads share keys.
-
-    Args:
-        q: Queries [B, H, 1, D].
-        k: Keys [B, G, S, D].
-        v: Values [B, G, S, D].
-        mask: Bools of what is in sight, or floats added to the scores; broadcastable to [B, H, 1, S].
-        scale: Factor of the scores; None is ``1 / sqrt(D)``.
-    """
-    if q.dtype is not torch.float16 and (q.dtype is not torch.float32 or q.shape[1] == k.shape[1]):
-        return None
-    if not q.is_cpu or q.shape[2] != 1 or k.shape != v.shape or not q.dtype is k.dtype is v.dtype:
-        return None
-    batch, groups, count, width = k.shape
-    if q.shape[0] != batch or groups * count * width < _WORTH or q.shape[1] % groups:
-        return None
-    # Keys that do not lie feature by feature would have to be copied first.
-    if k.stride(3) != 1 or v.stride(3) != 1:
-        return None
-    if mask is not None:
-        if mask.shape[-1] != count or mask.dim() > 4 or mask.dtype not in (torch.bool, q.dtype):
-            return None
-        mask = mask[(None,) * (4 - mask.dim())]
-    given = (q, k, v) if mask is None else (q, k, v, mask)
-    op = native.device_op("gqa_decode", *given)
-    if op is None:
-        return None
-    if mask is not None and mask.dtype is torch.bool:
-        mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -math.inf)
-    # The last key is the query's own, so that all others are rows of a cache.
-    own = (part[:, :, count - 1 :] for part in (k, v))
-    y = op(
-        *(part.transpose(1, 2).flatten(2).contiguous() for part in (q, *own)),
-        *(part[:, :, : count - 1] for part in (k, v)),
-        torch.full((batch,), count - 1, dtype=torch.int32),
-        count,
-        *(None, None, None),
-        mask if mask is None or mask.stride(3) == 1 else mask.contiguous(),
-        None,
-        *(q.shape[1], groups, 1.0 / math.sqrt(width) if scale is None else scale, -1, 0.0),
-        *(False, False, 0, None),
-    )[0]
-    made: Tensor = y.reshape(batch, 1, q.shape[1], width).transpose(1, 2)
-    return made
 
 
 def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
