@@ -29,6 +29,11 @@ DIFFERENT_ROUNDINGS = {
     Code.MISH: 4.0,
 }
 """Codes that are not bit for bit torch's, and by how many units in the last place of float32."""
+MKL = torch.backends.mkl.is_available()
+if not MKL:
+    # Torch then has other functions of its own, whose erf is near in absolute terms alone.
+    DIFFERENT_ROUNDINGS |= dict.fromkeys((Code.SQRT, Code.EXP, Code.LOG, Code.TANH, Code.SIN, Code.COS), 4.0)
+    DIFFERENT_ROUNDINGS[Code.ERF] = 4.0
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, 3e-41]
 SPECIAL += [-3e-41, 1e-8, 3e38, -3e38, 8388609.0, -8388607.5, 20.5, 41.0, 88.9, -88.9, -104.0]
 
@@ -77,7 +82,8 @@ def test_each_code_gives_what_torch_gives(code: Code, dtype: torch.dtype, instru
         return
     units = DIFFERENT_ROUNDINGS[code] * torch.finfo(torch.float32).eps
     step = units if dtype == torch.float32 else torch.finfo(dtype).eps
-    torch.testing.assert_close(got, wanted, rtol=step, atol=1e-44, equal_nan=True)
+    least = 2e-7 if code is Code.ERF else 1e-44
+    torch.testing.assert_close(got, wanted, rtol=step, atol=least, equal_nan=True)
 
 
 @pytest.mark.parametrize("instructions", SETS)
@@ -138,7 +144,7 @@ def test_a_chain_is_its_steps(dtype: torch.dtype, instructions: int) -> None:
         x = values(dtype)[:count].clone()
         steps = torch.mul(torch.mul(x, torch.erf(x / math.sqrt(2)) + 1.0), 0.5)
         got = run([x], GELU, [math.sqrt(2), 1.0, 0.5], instructions)
-        near = 0.0 if dtype == torch.float32 else torch.finfo(dtype).eps
+        near = 1e-6 * (not MKL) if dtype == torch.float32 else torch.finfo(dtype).eps
         torch.testing.assert_close(got, steps, rtol=near, atol=near, equal_nan=True)
     rows, one = torch.randn(37, 53).to(dtype), torch.rand(37, 1).to(dtype) + 1
     scale, shift = torch.randn(53).to(dtype), torch.randn(53).to(dtype)
@@ -180,12 +186,12 @@ def test_inputs_broadcast(
 def test_strides_do_not_matter() -> None:
     torch.manual_seed(0)
     wide = torch.randn(6, 40, 60)
-    program = [*line(Code.ADD, 0, 1), *line(Code.TANH, 2)]
+    program = [*line(Code.ADD, 0, 1), *line(Code.RELU, 2)]
     for x in (wide[..., ::3], wide.transpose(0, 2), wide[:, 3:9, 1:], wide[::2], wide[:1].expand(5, 40, 60)):
         for y in (x.flip(0), x, wide.new_ones(1)[:, None, None].expand(x.shape)):
-            wanted = torch.tanh(x + y)
+            wanted = torch.relu(x + y)
             assert torch.equal(run([x, y], program, []), wanted)
-            assert torch.equal(run([y, x.contiguous()], program, []), torch.tanh(y + x))
+            assert torch.equal(run([y, x.contiguous()], program, []), torch.relu(y + x))
 
 
 def test_registers_are_read_as_often_as_one_likes() -> None:
