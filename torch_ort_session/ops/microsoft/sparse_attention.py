@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
-from torch_ort_session.ops._helpers.checks import check_places
+from torch_ort_session.ops._helpers.checks import check_places, check_range
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.kv_cache import clean
 from torch_ort_session.ops._helpers.rotary import rotate
@@ -60,7 +60,7 @@ def sparse_attention(
         rotary_interleaved: Whether a pair is two neighbours rather than one of each half.
         scale: Factor of the scores; None and 0 are ``1 / sqrt(D)``.
         sparse_block_size: Positions in a block.
-        ctx: Where a position beyond a cache is reported.
+        ctx: Where a position beyond a cache and a column that there is not are reported.
 
     Returns:
         The result [B, L, H * D], and the caches with the new rows.
@@ -94,7 +94,11 @@ def sparse_attention(
         k = rotate(k, cos, sin, width, rotary_interleaved != 0)
     row = place[:, None, :, None].expand_as(k)
     present_key, present_value = past_key.scatter(2, row, k), past_value.scatter(2, row, v)
-    seen = _in_sight(block_row_indices, block_col_indices, place, past_key.shape[2], sparse_block_size)
+    columns = block_col_indices
+    starts = check_range(block_row_indices, 0, columns.shape[1], Flag.LENGTH, ctx)
+    named = torch.arange(columns.shape[1], device=q.device) < starts[:, -1:]
+    columns = check_places(torch.where(named, columns, 0), starts.shape[1] - 1, Flag.INDEX, ctx)
+    seen = _in_sight(starts, columns, place, past_key.shape[2], sparse_block_size)
     seen = seen.repeat(1, num_heads // seen.shape[1], 1, 1)
     counts = torch.arange(past_key.shape[2], device=q.device) <= place[:, -1:]
     y = fused(q, clean(present_key, counts), clean(present_value, counts), seen, scale=scale or None)
@@ -108,8 +112,7 @@ def _in_sight(starts: Tensor, columns: Tensor, place: Tensor, keys: int, size: i
     # A column belongs to as many rows further down as end at or before it; padding is in none.
     row = (starts[:, 1:, None] <= number).sum(1)
     blocks = torch.zeros((layouts, (rows + 1) * (rows + 1)), dtype=torch.bool, device=columns.device)
-    inside = (row < rows) & (columns >= 0) & (columns < rows)
-    spot = torch.where(inside, row * (rows + 1) + columns, rows * (rows + 1) + rows)
+    spot = torch.where(row < rows, row * (rows + 1) + columns, rows * (rows + 1) + rows)
     blocks = blocks.scatter(1, spot, True).reshape(layouts, rows + 1, rows + 1)
     key = torch.arange(keys, device=columns.device)
     of_query = (place // size).clamp(max=rows - 1)
