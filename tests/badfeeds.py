@@ -42,7 +42,7 @@ CASES += [
     also("MatMulNBits", "four", x4=const([0] * 32 + [1] * 32, "int32")),
     also("DynamicQuantizeLSTM", None, x4=const([1, 2], "int32")),
     also("GroupQueryAttention", "rotary", x9=const([[5], [4]], "int64")),
-    also("GroupQueryAttention", "past", x16=const([2], "int32")),
+    also("GroupQueryAttention", "past", x16=const([3], "int32")),
 ]
 Bounds = tuple[int, int] | None
 
