@@ -108,9 +108,9 @@ def main() -> None:
     print(tos.load(magika).explain({"bytes": four}))
     print("""
 A segment is a stretch of steps that is recorded once and then replayed as a whole. Views cost nothing: only
-launches compute. Nodes that work element by element, one behind the other, are fused into one step. Folded steps
-make constants, most of them shapes. What a kernel writes gets a slot in the arena, and slots are used again as
-soon as nobody reads them: that is what is saved.""")
+launches compute. Nodes that work element by element, one behind the other, are fused into one step. Folded
+steps make constants, most of them shapes. What a kernel writes gets a slot in the arena, and slots are used
+again as soon as nobody reads them: that is what is saved.""")
 
     title("2. A seam, and its reason")
     above = ending(magika, "above")
