@@ -38,7 +38,9 @@ ON_CUDA = {
 
 
 def test_every_kernel_body_is_emulated() -> None:
-    bodies = {p.stem for p in (ROOT / "csrc" / "cuda").glob("*.cuh")} - {"device", "nbits", "reduce", "word"}
+    # Parts of several bodies, and the first kernel of gqa_decode, which is emulated with the others.
+    parts = {"device", "nbits", "reduce", "word", "gqa_renew"}
+    bodies = {p.stem for p in (ROOT / "csrc" / "cuda").glob("*.cuh")} - parts
     emulated = {p.stem for p in (ROOT / "tests" / "csrc" / "emulated").glob("*.cpp")}
     assert bodies == ON_CUDA and bodies <= emulated
     assert {p.stem.removesuffix("_cuda") for p in (ROOT / "csrc" / "cuda").glob("*_cuda.cpp")} == ON_CUDA
