@@ -9,7 +9,7 @@ EXTENSION := $(VENV)/.extension
 COMPILED := $(VENV)/extension.log
 CSRC := $(shell find csrc -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: demo test lint full ext setup clean
+.PHONY: demo test lint full ext setup sanitize clean
 
 demo: setup
 	@$(BIN)/python tutorials/01_run_a_model.py
@@ -32,6 +32,10 @@ lint: setup
 ext: $(SET_UP)
 	$(BIN)/python setup.py -q build_ext --inplace
 	@touch $(EXTENSION)
+
+# Long, the first time above all, when csrc/ is compiled anew: see .ci/sanitize.
+sanitize: setup
+	@.ci/sanitize
 
 setup: $(EXTENSION)
 	@:

@@ -1,7 +1,8 @@
 """CUDA kernels run on the CPU: what `tests/csrc/emulated/` holds, compiled and called.
 
 A kernel is launched once in every order that the emulation knows, on copies of its tensors that lie between
-fences. Results that depend on the order, and bytes written outside of a tensor, fail.
+fences. Results that depend on the order, and bytes written outside of a tensor, fail. Under the address
+sanitizer (`make sanitize`) bytes read outside of one do too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,7 @@ def _compiled(name: str) -> ctypes.CDLL | str:
     torch_include = Path(torch.__file__).parent / "include"
     include = [_SOURCES, ROOT / "csrc" / "include", ROOT / "csrc" / "cuda", torch_include]
     flags = ["-O1", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden"]
+    flags += os.environ.get("CXXFLAGS", "").split()
     digest = hashlib.sha256(f"{torch.__version__} {flags}".encode())
     for folder in include[:3]:
         for path in sorted(p for p in folder.rglob("*") if p.suffix in {".cpp", ".h", ".cuh"}):
@@ -110,7 +113,8 @@ def launch(
         fenced = [_fenced(a, skew) if isinstance(a, torch.Tensor) else None for a in args]
         numbers = [_argument(a, place) for a, place in zip(args, fenced, strict=True)]
         LAUNCHED[source, entry] += 1
-        failure = function(ctypes.c_int64(ORDERS[order]), *numbers)
+        with _forbidden([f for f in fenced if f is not None], skew):
+            failure = function(ctypes.c_int64(ORDERS[order]), *numbers)
         if failure is not None:
             raise LaunchError(f"{failure.decode()} ({order})")
         tensors = [(i, a, f) for i, (a, f) in enumerate(zip(args, fenced, strict=True)) if f is not None]
@@ -160,6 +164,33 @@ def _require_fences(place: torch.Tensor, tensor: torch.Tensor, skew: int, name: 
         raise LaunchError(f"writes behind {name}")
     # Kernels may ask for wide loads only where the address allows them.
     assert place.data_ptr() % 16 == 0
+
+
+@functools.cache
+def _sanitizer(what: str) -> Callable[[ctypes.c_void_p, ctypes.c_size_t], None] | None:
+    """A function of the address sanitizer, None where the process runs without it."""
+    function = getattr(ctypes.CDLL(None), f"__asan_{what}_memory_region", None)
+    if function is not None:
+        function.restype = None
+    return function
+
+
+@contextmanager
+def _forbidden(places: Sequence[torch.Tensor], skew: int) -> Iterator[None]:
+    """Inside of it the address sanitizer, where there is one, reports whoever touches a fence."""
+    forbid, allow = _sanitizer("poison"), _sanitizer("unpoison")
+    if forbid is None or allow is None:
+        yield
+        return
+    for place in places:
+        start, size = place.data_ptr(), place.nbytes
+        forbid(ctypes.c_void_p(start), ctypes.c_size_t(_FENCE + skew))
+        forbid(ctypes.c_void_p(start + size - _FENCE), ctypes.c_size_t(_FENCE))
+    try:
+        yield
+    finally:
+        for place in places:
+            allow(ctypes.c_void_p(place.data_ptr()), ctypes.c_size_t(place.nbytes))
 
 
 def _argument(value: torch.Tensor | float | None, place: torch.Tensor | None) -> object:
