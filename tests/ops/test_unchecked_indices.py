@@ -35,7 +35,6 @@ def fed(name: str, value: Any) -> Any:
 
 REPLACED = {
     "com.microsoft::GatherBlockQuantized": {"index_select"},
-    "com.microsoft::SparseAttention": {"scatter"},
 }
 """What is compared with the bounds by plain ops, and replaced by a place within them where it lies outside:
 the operator says what an index outside gives, so that there is nothing to tell."""
