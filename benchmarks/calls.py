@@ -11,6 +11,7 @@ import torch
 import torch_ort_session
 from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.runtime import record
+from torch_ort_session.runtime.fused import with_fused
 from torch_ort_session.runtime.tape import TapeRecorder
 from torch_ort_session.runtime.warmup import frame_of
 
@@ -73,6 +74,7 @@ def pieces_of(model: Any, feed: Mapping[str, Any]) -> tuple[list[Piece], str]:
     warm = next((entry.warm for _, entry in machine.policy.everything() if entry.warm is not None), None)
     if warm is None:
         return [], "not captured"
+    warm = with_fused(warm, machine.device, machine.policy.quarantined)
     steps, frame = warm.program.steps, frame_of(warm.program, _fed(session, feed))
     plan = make_plan(
         steps, warm.taint, warm.observation, machine.device, minimum=warm.minimum, keys=warm.keys

@@ -56,7 +56,7 @@ def tiny(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
     model = overhead.make_model(blocks)
     nodes = len(model.graph.node)
     eager = torch_ort_session.load(model, options=Options(capture="off"))
-    session = torch_ort_session.load(model)
+    session = torch_ort_session.load(model, options=Options(fuse=False))
     theirs = overhead.plain_onnxruntime(model, threads)
     x = torch.rand(overhead.ROWS, overhead.COLUMNS, generator=torch.Generator().manual_seed(1))
     warm(session, {"x": x + 1})
