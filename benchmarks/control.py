@@ -71,7 +71,8 @@ def measure(name: str, case: Case, seconds: float, tokens: int) -> tuple[Row, li
     results = [ours.run(None, feed) for _ in range(4)]
     wanted, told = steps.run(None, feed), other.run(None, arrays)
     names = [port.name for port in ours.outputs]
-    differing = sum(not torch.equal(a, b) for each in results for a, b in zip(each, wanted, strict=True))
+    # A fused function may differ in its last place, and each token goes on from the one before.
+    differing = sum(not _near(a, b) for each in results for a, b in zip(each, wanted, strict=True))
     found = agreement.compare(names, [r.numpy() for r in results[-1]], told, TOLERANCE)
     times = harness.interleave(
         {
@@ -105,6 +106,10 @@ def measure(name: str, case: Case, seconds: float, tokens: int) -> tuple[Row, li
     if stats["body captures"] != 1:
         misses.append(f"{name}: the body was captured {stats['body captures']} times")
     return row, misses
+
+
+def _near(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    return ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
