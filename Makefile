@@ -9,7 +9,7 @@ EXTENSION := $(VENV)/.extension
 COMPILED := $(VENV)/extension.log
 CSRC := $(shell find csrc -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: demo test lint full ext setup sanitize clean
+.PHONY: demo test lint full ext setup sanitize clang clean
 
 demo: setup
 	@$(BIN)/python tutorials/01_run_a_model.py
@@ -36,6 +36,10 @@ ext: $(SET_UP)
 # Long, the first time above all, when csrc/ is compiled anew: see .ci/sanitize.
 sanitize: setup
 	@.ci/sanitize
+
+# The other compiler that csrc/ is written for.
+clang: setup
+	@.ci/clang
 
 setup: $(EXTENSION)
 	@:

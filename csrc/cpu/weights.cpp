@@ -2,6 +2,9 @@
 #include "tos/weights.h"
 
 #include <c10/util/Exception.h>
+#ifdef TOS_X86
+#include <cpuid.h>
+#endif
 
 #include <string>
 #include <vector>
@@ -10,11 +13,18 @@ namespace tos {
 
 namespace {
 
+#ifdef TOS_X86
+// Leaf 1 of cpuid tells; clang before 19 does not know it by name.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+#endif
+
 bool runs(Instructions set) {
 #ifdef TOS_X86
   __builtin_cpu_init();
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (set == Instructions::kAvx2) return avx2;
