@@ -1,37 +1,15 @@
 """No index kernel of torch's sees an index from a feed that nobody has looked at."""
 
-from collections import defaultdict
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from indexwatch import unchecked
-from opcase import OpCase
-from test_ops import all_cases
+from opgroups import CASES, fed
 from torch.utils import _pytree
 
 import torch_ort_session as tos
 from torch_ort_session.runtime import tickets
-from torch_ort_session.runtime.feeds import from_numpy
-
-
-def cases_by_op() -> dict[str, list[OpCase]]:
-    found: dict[str, list[OpCase]] = defaultdict(list)
-    for _, case in all_cases():
-        found[f"{case.domain or 'ai.onnx'}::{case.op}"].append(case)
-    return found
-
-
-CASES = cases_by_op()
-
-
-def fed(name: str, value: Any) -> Any:
-    """A feed as a run takes it: strings stay as they are."""
-    if isinstance(value, list):
-        return [fed(name, each) for each in value]
-    return value if value.dtype == object else from_numpy(name, value)
-
 
 REPLACED = {
     "com.microsoft::GatherBlockQuantized": {"index_select"},

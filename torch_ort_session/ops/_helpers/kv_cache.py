@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_ort_session.ops._helpers.widen import typed
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -89,7 +91,7 @@ def appended(past: Tensor | None, new: Tensor, before: Tensor, total: int, count
     fresh = (row >= start) & (row < start + (length if count is None else count.reshape(-1, 1)))
     # Rows of the past come first in what is picked from, then the new ones.
     source = torch.where(fresh, capacity + row - start, row.clamp(max=capacity - 1))
-    return _picked(torch.cat((_bytes(past), _bytes(new)), 2), source).view(past.dtype)
+    return typed(_picked(torch.cat((_bytes(past), _bytes(new)), 2), source), past.dtype)
 
 
 def counting(
@@ -201,7 +203,7 @@ def parted(start: Tensor, count: Tensor) -> Tensor:
 def kept(past: Tensor, new: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
     """A cache with the new rows behind it [B, G, C + L, D], and what of them the cache keeps [B, G, C, D]."""
     rows = torch.cat((_bytes(past), _bytes(new)), 2)
-    return rows.view(past.dtype), _picked(rows, source).view(past.dtype)
+    return typed(rows, past.dtype), typed(_picked(rows, source), past.dtype)
 
 
 def _resident(total: Tensor, capacity: int, width: int) -> Tensor:

@@ -18,6 +18,7 @@ from torch_ort_session.ops._helpers.widen import (
     ordered,
     same_bits,
     to_float,
+    typed,
     unordered,
     with_bits,
 )
@@ -69,7 +70,7 @@ def product(x: Tensor, dims: list[int], keep: bool) -> Tensor:
     result = same_bits(x)
     for dim in sorted({dim % x.ndim for dim in dims}, reverse=True):
         result = torch.prod(result, dim, keep, dtype=result.dtype)
-    return result.view(x.dtype)
+    return typed(result, x.dtype)
 
 
 def maximum(x: Tensor, dims: list[int], keep: bool) -> Tensor:

@@ -60,7 +60,15 @@ def with_bits(fn: Callable[..., Tensor], *xs: Tensor, out: Tensor | None = None)
     if out is not None:
         same_bits(out).copy_(result)
         return out
-    return result.view(xs[0].dtype)
+    return typed(result, xs[0].dtype)
+
+
+def typed(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    """What :func:`same_bits` made, in its dtype again.
+
+    A tensor that is seen as another type, even as its own one, has no gradient.
+    """
+    return bits if bits.dtype == dtype else bits.view(dtype)
 
 
 def pick(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
