@@ -14,10 +14,16 @@ namespace tos {
 namespace {
 
 #ifdef TOS_X86
-// Leaf 1 of cpuid tells; clang before 19 does not know it by name.
-bool has_f16c() {
+bool ask_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+
+// Leaf 1 of cpuid tells; clang before 19 does not know it by name. Asked once: a virtual machine takes
+// microseconds to answer.
+bool has_f16c() {
+  static const bool known = ask_f16c();
+  return known;
 }
 #endif
 
