@@ -8,6 +8,7 @@ import pytest
 import torch
 from networks import Transformer, transformer_model
 from textmodel import load
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import torch_ort_session as tos
 
@@ -100,3 +101,15 @@ def test_what_is_fed_is_no_constant() -> None:
     x = torch.arange(5.0)
     traced = torch.fx.experimental.proxy_tensor.make_fx(module)(x, torch.tensor([0]))
     assert traced(x, torch.tensor([2])).tolist() == [3.0]
+
+
+def test_what_is_compared_stays_a_bool() -> None:
+    text = (
+        "g (float[n, 3] x) => (bool[2] y, int64[2] c, bool[2] z) <int64[2] k = {2, 3}>"
+        "{ s = Shape(x) y = Equal(s, k) c = Cast <to = 7> (y) z = Not(y) }"
+    )
+    module = load(text).module()
+    traced = make_fx(lambda x: tuple(module(x)), tracing_mode="symbolic")(torch.rand(5, 3))
+    got = traced(torch.rand(5, 3))
+    assert [each.dtype for each in got] == [torch.bool, torch.int64, torch.bool]
+    assert [each.tolist() for each in got] == [[False, True], [0, 1], [True, False]]

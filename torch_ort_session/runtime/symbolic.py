@@ -23,7 +23,7 @@ from torch_ort_session.plan.steps import NOTHING, Step, input_params
 from torch_ort_session.runtime.execute import BoundStep, Program, execute
 
 Sizes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
-"""Integers and symbols, in the shape of the int64 tensor that they stand for."""
+"""Integers and symbols, in the shape of the int64 tensor that they stand for; or bools, of one of bools."""
 
 
 def is_traced(values: Iterable[Value]) -> bool:
@@ -206,8 +206,10 @@ def _sizes(value: Any) -> Sizes:
 
 def _tensor(sizes: Sizes) -> torch.Tensor:
     """Sizes as a tensor that the tracer knows."""
-    items = [torch.scalar_tensor(value, dtype=torch.int64) for value in sizes.reshape(-1).tolist()]
-    made = torch.stack(items) if items else torch.empty(0, dtype=torch.int64)
+    numbers = sizes.reshape(-1).tolist()
+    dtype = torch.bool if numbers and all(type(value) is bool for value in numbers) else torch.int64
+    items = [torch.scalar_tensor(value, dtype=dtype) for value in numbers]
+    made = torch.stack(items) if items else torch.empty(0, dtype=dtype)
     return made.reshape(sizes.shape)
 
 
@@ -226,7 +228,9 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def _cast(node: Node, value: Sizes) -> Sizes | None:
-    return value if node.attributes.get("to") == ElementType.INT64.value else None
+    if node.attributes.get("to") != ElementType.INT64.value:
+        return None
+    return _elementwise(lambda item: int(item) if type(item) is bool else item)(node, value)
 
 
 def _product(node: Node, value: Sizes, axes: Sizes | None = None) -> Sizes | None:
