@@ -11,12 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-// Behind the includes: what those define may be shared with files for other machines.
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma,f16c")
-#endif
+#include "tos/for_avx2.h"
 
 #define TOS_LANES 8
 #include "tos/row_vectors.h"
@@ -29,9 +24,6 @@ extern const ChainKernel kAvx2Chain = chain;
 
 }  // namespace tos
 
-// gcc instantiates templates at the end of the file, with what is set there.
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
+#include "tos/for_all.h"
 
 #endif  // TOS_X86

@@ -8,13 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-// Behind the includes: what those define may be shared with files for other machines.
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma,f16c")
-#endif
-
+#include "tos/for_avx2.h"
+// From here on for AVX2.
 #include "tos/lanes_avx2.h"
 // Behind the lanes.
 #include "tos/group_query_lanes8.h"
@@ -51,9 +46,6 @@ void attend_rows_avx2(const CacheRows& rows, const CacheQueries& queries) { atte
 
 }  // namespace tos
 
-// gcc instantiates templates at the end of the file, with what is set there.
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
+#include "tos/for_all.h"
 
 #endif  // TOS_X86

@@ -8,17 +8,13 @@
 #include <cmath>
 #include <cstring>
 
-// Behind the includes: what those define may be shared with files for other machines.
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"))), \
-                             apply_to = function)
-#else
+#if !defined(__clang__)
 // Its own headers leave operands undefined on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
 #endif
-
+#include "tos/for_avx512.h"
+// From here on for AVX-512.
 #include "tos/lanes_avx512.h"
 // Behind the lanes.
 #include "tos/group_query_lanes8.h"
@@ -67,9 +63,6 @@ void attend_rows_avx512(const CacheRows& rows, const CacheQueries& queries) { at
 
 }  // namespace tos
 
-// gcc instantiates templates at the end of the file, with what is set there.
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
+#include "tos/for_all.h"
 
 #endif  // TOS_X86

@@ -8,13 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-// Behind the includes: what those define may be shared with files for other machines.
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c"))), \
-                             apply_to = function)
-#else
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
-#endif
+#include "tos/for_avx512.h"
 
 #define TOS_LANES 16
 #include "tos/row_vectors.h"
@@ -29,9 +23,6 @@ extern const RowKernels kAvx512Rows = {normalize, rotate, activate};
 
 }  // namespace tos
 
-// gcc instantiates templates at the end of the file, with what is set there.
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
+#include "tos/for_all.h"
 
 #endif  // TOS_X86

@@ -7,13 +7,8 @@
 
 #include <cstring>
 
-// Behind the includes: what those define may be shared with files for other machines.
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma,f16c")
-#endif
-
+#include "tos/for_avx2.h"
+// From here on for AVX2.
 #include "tos/lanes_avx2.h"
 
 namespace tos {
@@ -34,9 +29,6 @@ extern const WeightKernels kAvx2Kernels = {"avx2", arrange, multiply, unpack, do
 
 }  // namespace tos
 
-// gcc instantiates templates at the end of the file, with what is set there.
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
+#include "tos/for_all.h"
 
 #endif  // TOS_X86

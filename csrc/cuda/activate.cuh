@@ -8,28 +8,7 @@ namespace tos::cuda {
 
 constexpr int kActivateThreads = 256;
 
-// act(gate + gate_bias) * (up + up_bias + beta). What may be nullptr and what the limit does: see
-// ActivateRows.
-template <class T>
-struct Activate {
-  const T* gate;
-  const T* up;
-  const T* gate_bias;
-  const T* up_bias;
-  T* y;
-  int64_t gate_stride;
-  int64_t up_stride;
-  int64_t rows;
-  int64_t width;
-  Activation kind;
-  float alpha;
-  float beta;
-  float limit;
-  bool rounded;
-};
-
-template <class T>
-Geometry activate_geometry(const Activate<T>& args) {
+inline Geometry activate_geometry(const ActivateRows& args) {
   constexpr int64_t kMostBlocks = 1 << 16;
   const int64_t blocks = blocks_for(args.rows * args.width, kActivateThreads);
   return {dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kActivateThreads)};
@@ -44,30 +23,31 @@ __device__ __forceinline__ float activated(Activation kind, float x, float alpha
 
 // Rounded after the addition, as torch adds tensors.
 template <class T>
-__device__ __forceinline__ float with_bias(const T* x, int64_t at, const T* bias, int64_t i) {
-  const float value = static_cast<float>(x[at]);
+__device__ __forceinline__ float with_bias(const void* x, int64_t at, const void* bias, int64_t i) {
+  const float value = static_cast<float>(static_cast<const T*>(x)[at]);
   if (bias == nullptr) return value;
-  return static_cast<float>(static_cast<T>(value + static_cast<float>(bias[i])));
+  return static_cast<float>(static_cast<T>(value + static_cast<float>(static_cast<const T*>(bias)[i])));
 }
 
+// act(gate + gate_bias) * (up + up_bias + beta), of rows of T.
 template <class T>
-__global__ void __launch_bounds__(kActivateThreads) activate_kernel(Activate<T> args) {
+__global__ void __launch_bounds__(kActivateThreads) activate_kernel(ActivateRows args) {
   const int64_t count = args.rows * args.width, stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += stride) {
     const int64_t row = at / args.width, i = at % args.width;
-    float gate = with_bias(args.gate, row * args.gate_stride + i, args.gate_bias, i);
+    float gate = with_bias<T>(args.gate, row * args.gate_stride + i, args.gate_bias, i);
     if (args.limit > 0.0f && gate > args.limit) gate = args.limit;
     float made = activated(args.kind, gate, args.alpha);
     if (args.up != nullptr) {
       if (args.rounded) made = static_cast<float>(static_cast<T>(made));
-      float up = with_bias(args.up, row * args.up_stride + i, args.up_bias, i);
+      float up = with_bias<T>(args.up, row * args.up_stride + i, args.up_bias, i);
       if (args.limit > 0.0f) {
         if (up > args.limit) up = args.limit;
         if (up < -args.limit) up = -args.limit;
       }
       made *= up + args.beta;
     }
-    args.y[at] = static_cast<T>(made);
+    static_cast<T*>(args.y)[at] = static_cast<T>(made);
   }
 }
 

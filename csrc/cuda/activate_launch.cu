@@ -10,22 +10,8 @@ namespace {
 
 template <class T>
 void launch(const ActivateRows& rows, cudaStream_t stream) {
-  const Activate<T> args{static_cast<const T*>(rows.gate),
-                         static_cast<const T*>(rows.up),
-                         static_cast<const T*>(rows.gate_bias),
-                         static_cast<const T*>(rows.up_bias),
-                         static_cast<T*>(rows.y),
-                         rows.gate_stride,
-                         rows.up_stride,
-                         rows.rows,
-                         rows.width,
-                         rows.kind,
-                         rows.alpha,
-                         rows.beta,
-                         rows.limit,
-                         rows.rounded};
-  const Geometry g = activate_geometry(args);
-  activate_kernel<<<g.grid, g.block, g.shared, stream>>>(args);
+  const Geometry g = activate_geometry(rows);
+  activate_kernel<T><<<g.grid, g.block, g.shared, stream>>>(rows);
 }
 
 }  // namespace

@@ -50,18 +50,28 @@ def running() -> BuildTarget:
     return BuildTarget(str(torch.__version__), torch.version.cuda, python)
 
 
-def find() -> tuple[list[Path], str]:
-    """The libraries that fit, in the order in which they are tried, or why there is none."""
+def find() -> tuple[Path | None, str]:
+    """The library that fits, or why there is none; one built just in time where setup.py built none."""
     try:
         beside, reason = _beside()
     except (OSError, ValueError, SyntaxError) as error:
         beside, reason = None, f"the record of what the extension was built for cannot be read: {error}"
-    jit = library_in(cache_folder())
-    found = [] if beside is None else [beside]
-    if jit.is_file():
-        damage = damaged(jit)
-        found, reason = ([*found, jit], reason) if damage is None else (found, damage)
-    return found, "" if found else reason
+    if beside is not None:
+        return beside, ""
+    found, damage = just_in_time()
+    return (None, damage or reason) if found is None else (found, "")
+
+
+def just_in_time() -> tuple[Path | None, str]:
+    """The library that was built just in time, None with what is wrong with it, if anything is.
+
+    It is looked for only where it is needed: its name takes a look at all of the sources.
+    """
+    library = library_in(cache_folder())
+    if not library.is_file():
+        return None, ""
+    damage = damaged(library)
+    return (library, "") if damage is None else (None, damage)
 
 
 def _beside() -> tuple[Path | None, str]:

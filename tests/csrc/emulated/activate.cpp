@@ -13,20 +13,10 @@ template <class T>
 const char* activate(int64_t order, const void* gate, const void* up, const void* gate_bias,
                      const void* up_bias, void* y, const int64_t* sizes, const float* numbers) {
   return guarded([=] {
-    const tos::cuda::Activate<T> args{static_cast<const T*>(gate),
-                                      static_cast<const T*>(up),
-                                      static_cast<const T*>(gate_bias),
-                                      static_cast<const T*>(up_bias),
-                                      static_cast<T*>(y),
-                                      sizes[0],
-                                      sizes[1],
-                                      sizes[2],
-                                      sizes[3],
-                                      static_cast<tos::Activation>(sizes[4]),
-                                      numbers[0],
-                                      numbers[1],
-                                      numbers[2],
-                                      sizes[5] != 0};
+    const tos::ActivateRows args{
+        gate,       up,         gate_bias,  up_bias,      y,
+        sizes[0],   sizes[1],   sizes[2],   sizes[3],     static_cast<tos::Activation>(sizes[4]),
+        numbers[0], numbers[1], numbers[2], sizes[5] != 0};
     const auto g = tos::cuda::activate_geometry(args);
     host_cuda::launch(host_cuda::Order{order}, tos::cuda::activate_kernel<T>, g.grid, g.block, g.shared,
                       args);
