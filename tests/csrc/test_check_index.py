@@ -6,7 +6,7 @@ import pytest
 import torch
 from textmodel import message
 
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native, native_checks
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.runtime import word as layout
 
@@ -20,7 +20,7 @@ def word() -> torch.Tensor:
 
 
 def check(index: torch.Tensor, size: int, found: torch.Tensor | None, number: int = 3) -> torch.Tensor:
-    op = native.index_check()
+    op = native_checks.index_check()
     assert op is not None
     return op(index, size, number, found)
 

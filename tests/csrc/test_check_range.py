@@ -9,7 +9,7 @@ import torch
 from hostcuda import launch, needs_compiler, poisoned
 from textmodel import message
 
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native, native_checks
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.runtime import word as layout
 
@@ -28,7 +28,7 @@ def word() -> torch.Tensor:
 
 
 def on_cpu(values: torch.Tensor, low: int, high: int, flag: Flag, found: Found) -> torch.Tensor:
-    op = native.range_check()
+    op = native_checks.range_check()
     assert op is not None
     return op(values, low, high, int(flag), 3, found)
 

@@ -10,7 +10,7 @@ import torch
 from hostcuda import ROOT
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native, native_checks
 from torch_ort_session.ops._helpers.norms import row_norm
 from torch_ort_session.ops.microsoft import norm
 from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
@@ -53,7 +53,7 @@ def test_a_library_serves_the_devices_that_it_was_built_for() -> None:
     assert {op for op in ON_CUDA if native.has_kernel(op, "cuda")} == (ON_CUDA if with_cuda else set())
     assert all(native.has_kernel(op, "cpu") for op in ON_CUDA)
     assert not native.has_kernel("no_such_op", "cpu") and not native.has_kernel("check_index", "meta")
-    assert (native.index_check("cuda") is not None) == with_cuda
+    assert (native_checks.index_check("cuda") is not None) == with_cuda
     if torch.version.cuda is None:
         assert not with_cuda
 

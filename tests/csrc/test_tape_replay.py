@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from expecttest import assert_expected_inline
 from tapelab import data, forked, load_provoking_ops, needs_extension, tape_recorder
 
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native_checks
 from torch_ort_session.runtime import word as layout
 from torch_ort_session.runtime.record import Diverged, Recording, Refused
 
@@ -440,7 +440,7 @@ def test_a_failed_recording_leaves_no_tensor_behind() -> None:
 
 
 def test_m11_a_replay_under_a_word_clears_it_and_tells_of_a_fault() -> None:
-    check = native.index_check()
+    check = native_checks.index_check()
     assert check is not None
     word = torch.zeros(layout.SIZE, dtype=torch.int32)
     index = torch.tensor([0, 2])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
-from cases import microsoft_decoder_masked, microsoft_packing, microsoft_paged, microsoft_sparse
+from cases import (
+    microsoft_decoder,
+    microsoft_decoder_masked,
+    microsoft_packing,
+    microsoft_paged,
+    microsoft_sparse,
+)
 from opcase import OpCase
 
 import torch_ort_session as tos
@@ -49,6 +56,7 @@ def test_a_place_that_does_not_exist_is_an_error(case: OpCase, name: str, bad: A
         session.run(None, wrong)
 
 
+NORMED = case_of(microsoft_decoder, "GroupQueryAttention", "normed")
 REFUSED = [
     (
         case_of(microsoft_paged, "PagedAttention"),
@@ -59,6 +67,11 @@ REFUSED = [
     (case_of(microsoft_sparse, "SparseAttention"), {"do_rotary": 1}, "do_rotary needs cos_cache"),
     (case_of(microsoft_packing, "NGramRepeatBlock"), {"ngram_size": 0}, "is not positive"),
     (case_of(microsoft_packing, "PackedAttention"), {"num_heads": 3}, "does not divide into 3 heads"),
+    (
+        dataclasses.replace(NORMED, inputs=[*NORMED.inputs[:-1], None]),
+        {},
+        "q_norm_weight and k_norm_weight go together",
+    ),
 ]
 
 

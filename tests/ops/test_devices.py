@@ -21,7 +21,8 @@ from torch_ort_session.ir import schema
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops import registry
-from torch_ort_session.ops.kernel import InputParam, Kernel, KernelContext
+from torch_ort_session.ops.kernel import Kernel, KernelContext
+from torch_ort_session.ops.signature import InputParam
 from torch_ort_session.runtime.feeds import from_numpy
 
 META = torch.device("meta")

@@ -31,21 +31,6 @@ TYPES = {
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the ops that were handed out."""
-    found: list[str] = []
-    door = native.device_op
-
-    def watch(name: str, *tensors: Tensor | None) -> Callable[..., Any] | None:
-        op = door(name, *tensors)
-        found.extend([name] if op is not None else [])
-        return op
-
-    monkeypatch.setattr(native, "device_op", watch)
-    return found
-
-
 def session(feed: dict[str, Tensor], capture: Any, **attributes: Any) -> tos.Session:
     names = [name if name in feed else "" for name in NAMES]
     node = helper.make_node(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,21 +15,6 @@ from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.attention import fused
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the ops that were handed out."""
-    found: list[str] = []
-    door = native.device_op
-
-    def watch(name: str, *tensors: Tensor | None) -> Callable[..., Any] | None:
-        op = door(name, *tensors)
-        found.extend([name] if op is not None else [])
-        return op
-
-    monkeypatch.setattr(native, "device_op", watch)
-    return found
 
 
 def made(seed: int, *shape: int, dtype: torch.dtype) -> Tensor:

@@ -13,7 +13,7 @@ from runtime.capturelab import counted, session_on, states, warmed
 from textmodel import message
 
 import torch_ort_session as tos
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native_checks
 from torch_ort_session.runtime.validation import ValidationWord
 
 PICK = "g (float[n] x, int64[k] i) => (float[k] y) { [pick] y = Gather(x, i) }"
@@ -418,7 +418,7 @@ def test_m11_the_number_of_threads_does_not_matter(threads: int | None) -> None:
 
 
 def test_m11_without_the_extension_plain_ops_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "index_check", lambda *_: None)
+    monkeypatch.setattr(native_checks, "index_check", lambda *_: None)
     session = session_on(PICK)
     for _ in range(6):
         told(lambda: session.run(None, feed(BAD)))

@@ -9,8 +9,8 @@ import torch
 
 from torch_ort_session.cli.common import count, print_json, table
 from torch_ort_session.ops import registry
+from torch_ort_session.ops.fused import FUSED
 from torch_ort_session.ops.uses import native_ops
-from torch_ort_session.plan.fuse import FUSED
 from torch_ort_session.runtime.readiness import Extension, Readiness, name_of, ready_on
 
 

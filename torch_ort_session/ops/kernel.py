@@ -7,12 +7,9 @@ that the kernel can write into a given tensor, and ``ctx``, a :class:`KernelCont
 
 from __future__ import annotations
 
-import inspect
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, Union
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +17,7 @@ import torch
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.signature import KernelSignature, signature_of
 
 Strings: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 """A tensor of strings: a numpy object array of ``str``, on the host."""
@@ -30,9 +28,6 @@ TensorSequence = Annotated[tuple[Any, ...], SEQUENCE_MARK]
 
 Value: TypeAlias = torch.Tensor | Strings | tuple[Any, ...] | None
 """What a frame holds: a tensor, strings, a sequence (tuple), or None for an absent optional."""
-
-Scalar = int | float | bool
-"""Annotation of a host input wanted as one Python number of the tensor's own kind."""
 
 
 class Body(Protocol):
@@ -137,53 +132,6 @@ Checks: TypeAlias = bool | Callable[[Node, Sequence[ElementType | None], Sequenc
 inputs that are constant, with None for what is not known, and where bad data is reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputParam:
-    """One positional parameter: its name, whether it may be absent or repeats, and its host form.
-
-    ``host`` is None for a tensor, else one of ``"ints" "floats" "int" "float" "bool" "scalar" "constant"``;
-    the last is a number where the model holds a constant, and the tensor itself where it does not.
-    """
-
-    name: str
-    optional: bool
-    variadic: bool
-    host: str | None
-
-    @property
-    def read(self) -> bool:
-        """Whether the kernel wants Python numbers whatever the input is, so that its data is read."""
-        return self.host is not None and self.host != "constant"
-
-
-@dataclass(frozen=True, slots=True)
-class AttributeParam:
-    """One keyword-only parameter: an attribute, whether it must be given, and its default."""
-
-    name: str
-    required: bool
-    default: object
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSignature:
-    """What the function's signature says.
-
-    Attributes:
-        inputs: Positional parameters.
-        attributes: Keyword-only parameters less the reserved ones.
-        several_outputs: Whether the result is a tuple of outputs rather than one value.
-        takes_out: Whether the kernel can write into a given tensor.
-        takes_ctx: Whether the kernel asks for a :class:`KernelContext`.
-    """
-
-    inputs: tuple[InputParam, ...]
-    attributes: tuple[AttributeParam, ...]
-    several_outputs: bool
-    takes_out: bool
-    takes_ctx: bool
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """One function that serves some revisions of one operator.
@@ -279,7 +227,7 @@ def kernel(
     """
 
     def declare(fn: _Fn) -> _Fn:
-        signature = _parse(fn, tuple(host))
+        signature = signature_of(fn, tuple(host))
         names = {param.name for param in signature.inputs}
         for given in (*host, *state, *capacity, *((view_of,) if view_of else ())):
             if given not in names:
@@ -308,66 +256,3 @@ def kernels_of(fn: object) -> tuple[Kernel, ...]:
     """The kernels declared on a function; empty for anything else."""
     declared: tuple[Kernel, ...] = getattr(fn, _ATTRIBUTE, ())
     return declared
-
-
-def _parse(fn: Callable[..., Any], host: tuple[str, ...]) -> KernelSignature:
-    hints = typing.get_type_hints(fn, include_extras=True)
-    inputs: list[InputParam] = []
-    attributes: list[AttributeParam] = []
-    takes_out = takes_ctx = False
-    for param in inspect.signature(fn).parameters.values():
-        hint = hints.get(param.name)
-        if param.kind is param.KEYWORD_ONLY:
-            if param.name == "out":
-                takes_out = True
-            elif param.name == "ctx":
-                takes_ctx = True
-            else:
-                required = param.default is param.empty
-                attributes.append(AttributeParam(param.name, required, None if required else param.default))
-        elif param.kind in (param.POSITIONAL_ONLY, param.POSITIONAL_OR_KEYWORD, param.VAR_POSITIONAL):
-            plain, optional = _strip_none(hint)
-            inputs.append(
-                InputParam(
-                    name=param.name,
-                    optional=optional,
-                    variadic=param.kind is param.VAR_POSITIONAL,
-                    host=_host_form(fn, param.name, plain) if param.name in host else None,
-                )
-            )
-        else:
-            raise TypeError(f"kernel {fn.__name__}: **{param.name} cannot be a kernel parameter")
-    return KernelSignature(
-        inputs=tuple(inputs),
-        attributes=tuple(attributes),
-        several_outputs=typing.get_origin(hints.get("return")) is tuple,
-        takes_out=takes_out,
-        takes_ctx=takes_ctx,
-    )
-
-
-def _strip_none(hint: object) -> tuple[object, bool]:
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        members = [item for item in typing.get_args(hint) if item is not type(None)]
-        optional = len(members) < len(typing.get_args(hint))
-        joined: object = members[0]
-        for item in members[1:]:
-            joined = joined | item
-        return joined, optional
-    return hint, False
-
-
-def _host_form(fn: Callable[..., Any], name: str, hint: object) -> str:
-    forms: dict[object, str] = {
-        int: "int",
-        float: "float",
-        bool: "bool",
-        list[int]: "ints",
-        list[float]: "floats",
-        Scalar: "scalar",
-        Scalar | torch.Tensor: "constant",
-    }
-    try:
-        return forms[hint]
-    except (KeyError, TypeError):
-        raise TypeError(f"kernel {fn.__name__}: host input {name!r} has no host form for {hint}") from None

@@ -12,7 +12,7 @@ import shutil
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,6 @@ from torch.autograd import forward_ad
 from torch_ort_session.ops import (
     native_attention,
     native_bytes,
-    native_checks,
     native_files,
     native_norms,
     native_recurrent,
@@ -70,7 +69,7 @@ def status() -> Status:
         reason = _load_once()
         return Status(None if reason else library(), not reason, reason)
     found, reason = native_files.find()
-    return Status(found[0] if found else None, False, reason)
+    return Status(found, False, reason)
 
 
 def load() -> bool:
@@ -110,34 +109,6 @@ def cpu_instructions() -> tuple[str, ...]:
     if not hasattr(torch.ops.torch_ort_session, "cpu_instructions"):
         return ()
     return tuple(map(str, torch.ops.torch_ort_session.cpu_instructions()))
-
-
-def index_check(
-    device: str = "cpu",
-) -> Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor] | None:
-    """The op that makes an index safe, see ``csrc/cpu/check_index.cpp``; None where there is none.
-
-    Args:
-        device: Type of the device that the index is on.
-
-    It takes the index (integers of any shape), the length of the indexed axis, the number of the node to note
-    in a validation word, and that word (int32, see ``runtime/word.py``) or None. It gives int64 of the shape
-    of the index: negative ones wrapped, those outside of the axis clamped and noted. It raises an IndexError
-    for an index into an empty axis.
-    """
-    if not status().usable or not load() or not has_kernel("check_index", device):
-        return None
-    op: Callable[[torch.Tensor, int, int, torch.Tensor | None], torch.Tensor]
-    op = torch.ops.torch_ort_session.check_index.default
-    return op
-
-
-def range_check(device: str = "cpu") -> native_checks.RangeCheck | None:
-    """The op that makes other numbers safe, see ``csrc/cpu/check_index.cpp``; None where there is none."""
-    if index_check(device) is None:
-        return None
-    op: native_checks.RangeCheck = torch.ops.torch_ort_session.check_range.default
-    return op
 
 
 def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Callable[..., Any] | None:
@@ -188,6 +159,11 @@ def device_op(
         return None
     found = _op_on(name, device.type) if load() else None
     return found if found is None or overload == "default" else _op(name, overload)
+
+
+def op_on(name: str, device: str) -> Callable[..., Any] | None:
+    """An op of ``csrc`` by its name for a type of device; None where there is none."""
+    return _op(name, "default") if status().usable and load() and has_kernel(name, device) else None
 
 
 @functools.cache
@@ -258,7 +234,7 @@ def _architecture_flags(helpers: ModuleType) -> list[str]:
 def _load_once() -> str:
     """Load the library; the reason it cannot be used, or nothing."""
     found, reason = native_files.find()
-    for file in [] if _registered() else found:
+    for file in () if _registered() else _tries(found):
         try:
             torch.ops.load_library(str(file))  # type: ignore[no-untyped-call]
         except OSError as error:
@@ -279,18 +255,21 @@ def _load_once() -> str:
     return reason
 
 
+def _tries(found: Path | None) -> Iterator[Path]:
+    """The library that fits, and behind it one built just in time, in case it cannot be loaded."""
+    if found is not None:
+        yield found
+        again, _ = native_files.just_in_time()
+        if again is not None and again != found:
+            yield again
+
+
 @functools.cache
 def _describe_ops() -> None:
     """What the ops give where there is no data: for torch.compile and torch.export."""
-
-    def check_index(index: torch.Tensor, size: int, node: int, word: torch.Tensor | None) -> torch.Tensor:
-        return torch.empty(index.shape, dtype=torch.int64, device=index.device)
-
-    torch.library.register_fake("torch_ort_session::check_index", check_index)
     for module in (
         native_attention,
         native_bytes,
-        native_checks,
         native_norms,
         native_recurrent,
         native_shapes,

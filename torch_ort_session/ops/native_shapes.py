@@ -10,12 +10,27 @@ from torch import Tensor
 
 def describe(known: Callable[[str], bool]) -> None:
     """Tell torch, once the extension is loaded, of those of its ops that are known there."""
-    for shape in (_non_max_suppression, _forest_votes, _top_k, _elementwise_chain):
+    for shape in (
+        _check_index,
+        _check_range,
+        _non_max_suppression,
+        _forest_votes,
+        _top_k,
+        _elementwise_chain,
+    ):
         name = shape.__name__.lstrip("_")
         if known(name):
             torch.library.register_fake(f"torch_ort_session::{name}", shape)
     if known("elementwise_chain"):
         torch.library.register_fake("torch_ort_session::elementwise_chain.out", _elementwise_chain_out)
+
+
+def _check_index(index: Tensor, size: int, node: int, word: Tensor | None) -> Tensor:
+    return torch.empty(index.shape, dtype=torch.int64, device=index.device)
+
+
+def _check_range(values: Tensor, low: int, high: int, flag: int, node: int, word: Tensor | None) -> Tensor:
+    return torch.empty(values.shape, dtype=torch.int64, device=values.device)
 
 
 def _non_max_suppression(

@@ -10,12 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from torch_ort_session.ops.microsoft import gelu as gelus
-from torch_ort_session.ops.native_chain import Code
+from torch_ort_session.ops.native_chain import MOST_CONSTANTS, MOST_INPUTS, MOST_ROWS, Code
 from torch_ort_session.ops.onnx import activation, arithmetic, clip, unary, variadic
 from torch_ort_session.plan.steps import NOTHING, Step
-
-INPUTS, CONSTANTS, ROWS = 8, 16, 32
-"""How many of each a program takes."""
 
 
 class Register(NamedTuple):
@@ -89,8 +86,8 @@ class Draft:
     @property
     def fits(self) -> bool:
         """Whether it keeps the limits of the op."""
-        few = len(self.inputs) <= INPUTS and len(self.constants) <= CONSTANTS
-        return few and len(self.rows) <= ROWS
+        few = len(self.inputs) <= MOST_INPUTS and len(self.constants) <= MOST_CONSTANTS
+        return few and len(self.rows) <= MOST_ROWS
 
     @property
     def program(self) -> tuple[int, ...]:
@@ -192,7 +189,7 @@ def _hard_sigmoid(draft: Draft, xs: tuple[int, ...], given: Mapping[str, Any]) -
     if beta != 0.5:
         line = draft.row(Code.ADD, draft.row(Code.MUL, x, draft.constant(alpha)), draft.constant(beta))
         return draft.row(Code.CLIP, line, draft.constant(0.0), draft.constant(1.0))
-    if alpha != activation._SIXTH:
+    if alpha != activation.SIXTH:
         x = draft.row(Code.MUL, x, draft.constant(6.0 * alpha))
     moved = draft.row(Code.ADD, x, draft.constant(3.0))
     held = draft.row(Code.CLIP, moved, draft.constant(0.0), draft.constant(6.0))

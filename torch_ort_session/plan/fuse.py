@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops.kernel import Kernel, KernelContext, kernel, kernels_of
-from torch_ort_session.ops.native_chain import chain, composite
+from torch_ort_session.ops.fused import DOMAIN, FUSED, fused
+from torch_ort_session.ops.kernel import KernelContext
+from torch_ort_session.ops.native_chain import DTYPES
 from torch_ort_session.plan.build import reads, with_release
 from torch_ort_session.plan.chains import Draft, is_member
 from torch_ort_session.plan.segments import Region, count_launches
@@ -19,34 +20,8 @@ from torch_ort_session.plan.specs import Observation, Spec
 from torch_ort_session.plan.steps import NOTHING, Step, Steps
 from torch_ort_session.plan.taint import Taint
 
-DOMAIN = "torch_ort_session"
 BETWEEN = "…"
 """What stands in a fused step's name between those of its first and its last node."""
-
-_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
-
-
-@kernel("Fused", domain=DOMAIN, since=(1,))
-def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor | None = None) -> Tensor:
-    """A program of elementwise rows in one pass.
-
-    Args:
-        xs: Tensors of one float dtype, broadcast with one another.
-        program: Rows of four numbers: see ``csrc/include/tos/chain.h``.
-        constants: Numbers that rows read.
-        out: Where to write.
-
-    Returns:
-        The last row's result.
-    """
-    done = chain(xs, program, constants, out=out)
-    if done is not None:
-        return done
-    made = composite(xs, program, constants)
-    return made if out is None else out.copy_(made)
-
-
-FUSED: Kernel = kernels_of(fused)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +180,7 @@ class _Search:
         return (
             spec is not None
             and spec.owner == step.outputs[0]
-            and spec.dtype in _DTYPES
+            and spec.dtype in DTYPES
             and spec.device == self.device
             and 0 not in spec.shape
         )

@@ -15,7 +15,8 @@ import torch
 from torch_ort_session.ir.graph import Graph, Node, ValueInfo, Weight
 from torch_ort_session.ir.types import ElementType, TensorType, ValueType
 from torch_ort_session.ops import registry
-from torch_ort_session.ops.kernel import InputParam, Kernel, KernelContext, Value, kernel, kernels_of
+from torch_ort_session.ops.kernel import Kernel, KernelContext, Value, kernel, kernels_of
+from torch_ort_session.ops.signature import InputParam
 from torch_ort_session.plan.steps import input_params
 
 _SMALL = 1024

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import torch
 
 from torch_ort_session.ir.graph import Node, Weight
-from torch_ort_session.ops.kernel import Body, InputParam, Kernel, KernelContext, Validation, Value
+from torch_ort_session.ops.kernel import Body, Kernel, KernelContext, Validation, Value
+from torch_ort_session.ops.signature import InputParam
 
 NOTHING = 0
 """The value id that always holds None: an absent input reads it, an unwanted output is not written."""

@@ -12,7 +12,8 @@ import torch
 
 from torch_ort_session.errors import KernelError, ModelError, SessionError
 from torch_ort_session.ir.graph import AttributeValue, Weight
-from torch_ort_session.ops.kernel import Body, InputParam, Kernel, Value
+from torch_ort_session.ops.kernel import Body, Kernel, Value
+from torch_ort_session.ops.signature import InputParam
 from torch_ort_session.plan.steps import NOTHING, BodySteps, Step, Steps, input_params
 from torch_ort_session.runtime.results import storages
 from torch_ort_session.runtime.validation import ValidationWord

@@ -9,7 +9,8 @@ import torch
 
 from torch_ort_session.errors import KernelError
 from torch_ort_session.ops import native
-from torch_ort_session.plan.fuse import DOMAIN, Fusion, fuse
+from torch_ort_session.ops.fused import DOMAIN
+from torch_ort_session.plan.fuse import Fusion, fuse
 from torch_ort_session.plan.segments import split
 from torch_ort_session.plan.steps import Step
 from torch_ort_session.runtime.execute import BoundStep, Call, Values, bind_steps

@@ -10,7 +10,7 @@ import torch
 
 from torch_ort_session.errors import DeviceValidationError, PlanError
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops import native
+from torch_ort_session.ops import native_checks
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.native_checks import RangeCheck
 from torch_ort_session.options import Validate
@@ -276,5 +276,5 @@ def validation_for(device: torch.device, validate: Validate) -> ValidationWord |
 
 def checks_on(device: torch.device) -> Checks:
     """What makes numbers safe on a device: the native ops, or plain ones where there are none."""
-    index, bounds = native.index_check(device.type), native.range_check(device.type)
+    index, bounds = native_checks.index_check(device.type), native_checks.range_check(device.type)
     return PLAIN if index is None or bounds is None else Checks(index, bounds)

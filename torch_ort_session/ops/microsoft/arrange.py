@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers import bits
-from torch_ort_session.ops.kernel import KernelContext, Scalar, kernel
+from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.constant import range_ as onnx_range
 from torch_ort_session.ops.onnx.gather import gather_nd as onnx_gather_nd
 from torch_ort_session.ops.onnx.pad import pad as onnx_pad
 from torch_ort_session.ops.onnx.select import unique as onnx_unique
+from torch_ort_session.ops.signature import Scalar
 
 
 @kernel("Trilu", domain="com.microsoft", since=(1,), host=("k",))

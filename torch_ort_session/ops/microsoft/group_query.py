@@ -141,6 +141,8 @@ def group_query_attention(
     weighing = Weighing(scale or None, softcap, head_sink, smooth_softmax == 1)
     tables = _tables(do_rotary, cos_cache, sin_cache, position_ids, rotary_interleaved)
     integers = k_quant_type != "NONE" or v_quant_type != "NONE"
+    if (q_norm_weight is None) != (k_norm_weight is None):
+        raise ValueError("q_norm_weight and k_norm_weight go together: give both or neither.")
     norms = None
     if q_norm_weight is not None and k_norm_weight is not None:
         epsilons = (epsilon or qk_norm_epsilon for epsilon in (q_norm_epsilon, k_norm_epsilon))

@@ -13,7 +13,7 @@ from torch_ort_session.ops._helpers.gates import Gate, activated
 from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, deliver, to_float
 from torch_ort_session.ops.kernel import kernel
 
-_SIXTH = 0.1666666716337204
+SIXTH = 0.1666666716337204
 _LEAK = 0.009999999776482582
 
 
@@ -109,7 +109,7 @@ def hard_sigmoid(
     out: Tensor | None = None,
 ) -> Tensor:
     """``alpha * x + beta``, held in [0, 1]."""
-    if alpha == _SIXTH and beta == 0.5:
+    if alpha == SIXTH and beta == 0.5:
         return deliver(F.hardsigmoid(x), out)
     if x.dtype in HALF:
         return deliver(torch.clamp(alpha * to_float(x) + beta, 0.0, 1.0).to(x.dtype), out)

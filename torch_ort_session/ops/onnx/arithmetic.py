@@ -17,7 +17,8 @@ from torch_ort_session.ops._helpers.widen import (
     to_wide,
     with_bits,
 )
-from torch_ort_session.ops.kernel import KernelContext, Scalar, kernel
+from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.signature import Scalar
 
 
 @kernel("Add", since=(7, 13, 14))

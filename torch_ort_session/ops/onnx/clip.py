@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops._helpers.widen import UNSIGNED, deliver, ordered, unordered
-from torch_ort_session.ops.kernel import Scalar, kernel
+from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.signature import Scalar
 
 _FLOAT32_MAX = 3.4028234663852886e38
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops._helpers import strings
 from torch_ort_session.ops._helpers.widen import pick
-from torch_ort_session.ops.kernel import KernelContext, Scalar, kernel
+from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.signature import Scalar
 
 
 @kernel("Constant", since=(12, 13, 19, 21, 23, 24, 25))

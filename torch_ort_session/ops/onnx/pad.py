@@ -10,7 +10,8 @@ from torch import Tensor
 
 from torch_ort_session.ops._helpers import strings
 from torch_ort_session.ops._helpers.padding import pad_indexed
-from torch_ort_session.ops.kernel import Scalar, kernel
+from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.signature import Scalar
 
 
 @kernel("Pad", since=(18, 19, 21, 23, 24, 25), host=("pads", "constant_value", "axes"))

@@ -1,0 +1,34 @@
+"""The kernel of fused steps, which no model names: a plan makes nodes of it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torch_ort_session.ops.kernel import Kernel, kernel, kernels_of
+from torch_ort_session.ops.native_chain import chain, composite
+
+DOMAIN = "torch_ort_session"
+"""Of its nodes."""
+
+
+@kernel("Fused", domain=DOMAIN, since=(1,))
+def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor | None = None) -> Tensor:
+    """A program of elementwise rows in one pass.
+
+    Args:
+        xs: Tensors of one float dtype, broadcast with one another.
+        program: Rows of four numbers: see ``csrc/include/tos/chain.h``.
+        constants: Numbers that rows read.
+        out: Where to write.
+
+    Returns:
+        The last row's result.
+    """
+    done = chain(xs, program, constants, out=out)
+    if done is not None:
+        return done
+    made = composite(xs, program, constants)
+    return made if out is None else out.copy_(made)
+
+
+FUSED: Kernel = kernels_of(fused)[0]
