@@ -29,7 +29,7 @@ from agreement import relative_error
 from onnx import TensorProto, helper, numpy_helper
 
 import torch_ort_session
-from torch_ort_session.runtime import sharing
+from torch_ort_session.runtime.bindings import shared_caches as sharing
 
 LAYERS, HEADS, GROUPS, WIDTH, WORDS = 4, 16, 4, 64, 2000
 HIDDEN = HEADS * WIDTH

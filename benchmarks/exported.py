@@ -198,7 +198,7 @@ def _runs(session: Any, eager: Any, feeds: Sequence[Feed]) -> Iterator[tuple[int
 
 def _regions(session: Any, feeds: Sequence[Feed]) -> tuple[tuple[int, int], dict[str, str]]:
     """The most segments and seams that a plan has, and the seams by node."""
-    from torch_ort_session.plan.explain import facts
+    from torch_ort_session.explain.explain import facts
 
     most, seams = (0, 0), {}
     for inputs, _ in feeds:

@@ -41,7 +41,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import torch_ort_session
 from torch_ort_session import Options
-from torch_ort_session.runtime.capture import Captured
+from torch_ort_session.runtime.captures.capture import Captured
 
 ARENA_BOUND = 1.05
 SUM_BOUND = 1.15

@@ -17,7 +17,7 @@ import weights
 
 import torch_ort_session
 from torch_ort_session import Options
-from torch_ort_session.runtime.probe import difference
+from torch_ort_session.runtime.captures.compare import difference
 
 EAGER_BOUND = 1.03
 CALLS_BOUND = 1.1

@@ -20,10 +20,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_version", "_build_info", "errors", "options", "trace"}),
     frozenset({"ir"}),
     frozenset({"ops"}),
-    frozenset({"passes"}),
     frozenset({"plan"}),
     frozenset({"runtime"}),
-    frozenset({"session", "binding", "module", "generation", "__init__"}),
+    frozenset({"explain"}),
+    frozenset({"session", "binding", "module", "__init__"}),
     frozenset({"compat", "cli", "__main__"}),
 )
 BEHAVIOUR_FIELDS = 8
@@ -166,13 +166,15 @@ def no_oracles(source: Source) -> Iterator[Finding]:
 
 
 def cuda_graphs_only_in_record(source: Source) -> Iterator[Finding]:
-    if source.within("runtime/record.py"):
+    if source.within("runtime/recorders/cuda.py"):
         return
     for node in ast.walk(source.tree):
         name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)
         if name in {"CUDAGraph", "graph_pool_handle", "make_graphed_callables"}:
             yield Finding(
-                source.path, getattr(node, "lineno", 1), "CUDA graphs are touched only in runtime/record.py"
+                source.path,
+                getattr(node, "lineno", 1),
+                "CUDA graphs are touched only in runtime/recorders/cuda.py",
             )
 
 
@@ -212,10 +214,10 @@ def no_star_imports(source: Source) -> Iterator[Finding]:
 
 
 def extension_only_in_native(source: Source) -> Iterator[Finding]:
-    """Nothing but `ops/native.py` and `runtime/record.py` loads or builds compiled code."""
-    if source.within("ops/native.py", "runtime/record.py"):
+    """Nothing but `ops/native.py` and `runtime/recorders/cuda.py` loads or builds compiled code."""
+    if source.within("ops/native.py", "runtime/recorders/cuda.py"):
         return
-    message = "compiled code is loaded only in ops/native.py and runtime/record.py"
+    message = "compiled code is loaded only in ops/native.py and runtime/recorders/cuda.py"
     for item in imports(source):
         if _names(item.name, f"{PACKAGE}._native", "torch.utils.cpp_extension", "ctypes", "cffi"):
             yield Finding(source.path, item.line, message)

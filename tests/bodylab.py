@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.bodies import BodyEntry, BodyPlan
+from torch_ort_session.runtime.dynamic.control_flow import BodyEntry, BodyPlan
 
 
 def long(source: str, result: str, prefix: str = "l") -> str:

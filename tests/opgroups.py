@@ -8,7 +8,7 @@ from typing import Any
 from opcase import OpCase
 from test_ops import all_cases
 
-from torch_ort_session.runtime.feeds import from_numpy
+from torch_ort_session.runtime.values.feeds import from_numpy
 
 
 def cases_by_op() -> dict[str, list[OpCase]]:

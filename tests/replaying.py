@@ -11,9 +11,9 @@ import onnx
 import torch
 from onnx import numpy_helper
 
+from torch_ort_session.plan.lowering.steps import NOTHING, Step, input_params
+from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.plan.steps import NOTHING, Step, input_params
 
 Feed = Mapping[str, Any]
 APART = float("inf")

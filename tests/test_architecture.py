@@ -67,7 +67,7 @@ BAD = [
     (archrules.no_oracles, "torch_ort_session/cli/run.py", "importlib.import_module('onnxruntime')"),
     (
         archrules.cuda_graphs_only_in_record,
-        "torch_ort_session/runtime/capture.py",
+        "torch_ort_session/runtime/captures/capture.py",
         "g = torch.cuda.CUDAGraph()",
     ),
     (
@@ -98,7 +98,7 @@ BAD = [
         "torch_ort_session/ops/onnx/a.py",
         "torch.ops.torch_ort_session.abi()",
     ),
-    (archrules.file_size, "torch_ort_session/plan/slots.py", "x = 1\n" * 401),
+    (archrules.file_size, "torch_ort_session/plan/memory/slots.py", "x = 1\n" * 401),
     (archrules.file_size, "torch_ort_session/ops/onnx/math.py", "x = 1\n" * 301),
     (archrules.file_size, "torch_ort_session/ops/_helpers/math.py", "x = 1\n" * 301),
     (archrules.file_size, "tests/test_a.py", "x = 1\n" * 501),
@@ -137,7 +137,11 @@ GOOD = [
         "torch_ort_session/cli/run.py",
         "from ..compat.onnxruntime import InferenceSession",
     ),
-    (archrules.cuda_graphs_only_in_record, "torch_ort_session/runtime/record.py", "torch.cuda.CUDAGraph()"),
+    (
+        archrules.cuda_graphs_only_in_record,
+        "torch_ort_session/runtime/recorders/cuda.py",
+        "torch.cuda.CUDAGraph()",
+    ),
     (archrules.environment_only_in_options, "torch_ort_session/options.py", "os.getenv('A')"),
     (archrules.print_only_in_cli, "torch_ort_session/cli/run.py", "print(1)"),
     (archrules.no_evaluation, "torch_ort_session/module.py", "module.eval()\nre.compile('a')"),

@@ -306,7 +306,7 @@ def test_a_build_just_in_time_compiles_and_loads(tmp_path: Path) -> None:
         "from torch_ort_session.ops import native\n"
         f"library = native.build(directory=Path({str(tmp_path)!r}))\n"
         "assert library.is_file() and native.library().name == library.name\n"
-        "from torch_ort_session.runtime.record import recorder_for\n"
+        "from torch_ort_session.runtime.recorders.cuda import recorder_for\n"
         "x = torch.zeros(2)\n"
         "recorder_for(torch.device('cpu')).record(lambda: x.add_(1)).replay()\n"
         "assert x.tolist() == [2, 2]\n"

@@ -15,7 +15,7 @@ from opcase import OpCase, assert_matches
 
 import torch_ort_session
 from torch_ort_session.ops import registry
-from torch_ort_session.runtime.feeds import from_numpy
+from torch_ort_session.runtime.values.feeds import from_numpy
 
 
 def all_cases() -> Iterator[tuple[str, OpCase]]:

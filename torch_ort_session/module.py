@@ -19,16 +19,16 @@ from torch_ort_session.errors import ModelError, UnsupportedOp, UnsupportedOpErr
 from torch_ort_session.ir.graph import Graph, Node, Weight
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.build import build_steps
-from torch_ort_session.plan.placement import is_small
-from torch_ort_session.plan.steps import Setting
-from torch_ort_session.runtime import feeds
-from torch_ort_session.runtime.execute import Program, bind_steps, execute
-from torch_ort_session.runtime.modes import RunModes
-from torch_ort_session.runtime.results import Outputs, own
-from torch_ort_session.runtime.symbolic import execute_traced, is_traced
-from torch_ort_session.runtime.tickets import submission
-from torch_ort_session.runtime.validation import validation_for
+from torch_ort_session.plan.lowering.build import build_steps
+from torch_ort_session.plan.lowering.placement import is_small
+from torch_ort_session.plan.lowering.steps import Setting
+from torch_ort_session.runtime.interpreter.program import Program, bind_steps, execute
+from torch_ort_session.runtime.interpreter.symbolic import execute_traced, is_traced
+from torch_ort_session.runtime.validation.tickets import submission
+from torch_ort_session.runtime.validation.validator import validation_for
+from torch_ort_session.runtime.values import feeds
+from torch_ort_session.runtime.values.context import RunModes
+from torch_ort_session.runtime.values.results import Outputs, own
 from torch_ort_session.session import Session
 
 _TRAIN_OPS = ("BatchNormalization", "Dropout")
@@ -188,7 +188,7 @@ class SessionModule(nn.Module):
         weights = [state[path] for paths in (self._paths, self._bound) for path in paths.values()]
         if not torch.compiler.is_dynamo_compiling():
             return self._programs(weights, *args, **kwargs)
-        from torch_ort_session.runtime import compiled
+        from torch_ort_session.runtime.interpreter import compiled
 
         return compiled.call(self._programs.handle, weights, *args, **kwargs)
 

@@ -12,42 +12,42 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ort_session.errors import InputError
+from torch_ort_session.explain.entries import describe_entries, statistics
+from torch_ort_session.explain.explain import explain
+from torch_ort_session.explain.planned import plan_of
 from torch_ort_session.ir.graph import Graph, Model
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.ports import Port, port_of
 from torch_ort_session.ir.text import byte_size, weight_bytes
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
-from torch_ort_session.plan.explain import explain
-from torch_ort_session.plan.lower import lower
+from torch_ort_session.plan.analysis.static_values import key_feed_candidates
+from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.taint import key_feed_candidates
-from torch_ort_session.runtime import feeds
-from torch_ort_session.runtime.again import at_once
-from torch_ort_session.runtime.allowed import allowed
-from torch_ort_session.runtime.arena import Arena
-from torch_ort_session.runtime.bodies import Bodies
-from torch_ort_session.runtime.buckets import padding
-from torch_ort_session.runtime.devices import resolve_device
-from torch_ort_session.runtime.entries import describe_entries, statistics
-from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.forks import put_right
-from torch_ort_session.runtime.intake import Intake
-from torch_ort_session.runtime.machine import Machine
-from torch_ort_session.runtime.modes import RunModes, stepwise
-from torch_ort_session.runtime.nested import enter
-from torch_ort_session.runtime.padded import PaddedRun, as_run, completed
-from torch_ort_session.runtime.planned import plan_of
-from torch_ort_session.runtime.policy import Policy, Rules
-from torch_ort_session.runtime.programs import builder
-from torch_ort_session.runtime.readiness import BackendReport, backend_report, ready_on, recorders
-from torch_ort_session.runtime.record import recorder_or_reason
-from torch_ort_session.runtime.results import Outputs, wanted_names
-from torch_ort_session.runtime.routes import routes_of, word_for
-from torch_ort_session.runtime.runner import run_eagerly
-from torch_ort_session.runtime.tickets import submission
-from torch_ort_session.runtime.tracing import watch_program
-from torch_ort_session.runtime.turns import Turns
+from torch_ort_session.runtime.dispatch.forks import put_right
+from torch_ort_session.runtime.dispatch.policy import Policy, Rules
+from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dispatch.turns import Turns
+from torch_ort_session.runtime.dynamic.control_flow import Bodies
+from torch_ort_session.runtime.dynamic.nested import enter
+from torch_ort_session.runtime.engine.fast_path import at_once
+from torch_ort_session.runtime.engine.padded import PaddedRun, as_run, completed
+from torch_ort_session.runtime.engine.run import run_eagerly
+from torch_ort_session.runtime.interpreter.profile import watch_program
+from torch_ort_session.runtime.interpreter.program import Program
+from torch_ort_session.runtime.interpreter.programs import builder
+from torch_ort_session.runtime.recorders.arena import Arena
+from torch_ort_session.runtime.recorders.backend import BackendReport, backend_report, ready_on, recorders
+from torch_ort_session.runtime.recorders.cuda import recorder_or_reason
+from torch_ort_session.runtime.validation.routes import routes_of, word_for
+from torch_ort_session.runtime.validation.tickets import submission
+from torch_ort_session.runtime.values import feeds
+from torch_ort_session.runtime.values.allowed import allowed
+from torch_ort_session.runtime.values.context import RunModes, stepwise
+from torch_ort_session.runtime.values.devices import resolve_device
+from torch_ort_session.runtime.values.intake import Intake
+from torch_ort_session.runtime.values.results import Outputs, wanted_names
+from torch_ort_session.runtime.values.shapes import padding
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -195,7 +195,7 @@ class Session:
             output_names: Names of outputs or of any intermediate value; None asks for the model's outputs.
 
         Returns:
-            The plan; no capture is made or changed. ``plan.explain.explain`` puts it into words.
+            The plan; no capture is made or changed. ``explain.explain.explain`` puts it into words.
 
         Raises:
             InputError: A feed does not fit.

@@ -16,7 +16,7 @@ from textmodel import load, message, model, operator, wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.partition.report import DeclineReport, Reason
 
 STEP = (
     "g (float[n] x, float[n] h) => (float[n] y, float[n] g)"

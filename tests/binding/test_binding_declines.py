@@ -10,7 +10,7 @@ from runtime.capturelab import session_on
 from textmodel import wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.plan.report import DeclineReport
+from torch_ort_session.plan.partition.report import DeclineReport
 
 
 def test_m3_a_capture_with_nothing_bound_to_outputs_declines() -> None:

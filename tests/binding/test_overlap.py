@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from torch_ort_session.runtime.overlap import overlap, overlaps_itself
+from torch_ort_session.runtime.values.overlap import overlap, overlaps_itself
 
 
 def places(tensor: torch.Tensor) -> list[int]:

@@ -19,7 +19,7 @@ from torch_ort_session.cli import backend
 from torch_ort_session.ops import native, registry, uses
 from torch_ort_session.ops.kernel import KernelContext, kernel, kernels_of
 from torch_ort_session.ops.uses import native_ops
-from torch_ort_session.runtime.readiness import Extension, Readiness
+from torch_ort_session.runtime.recorders.backend import Extension, Readiness
 
 GOOD = Readiness(
     "cpu",

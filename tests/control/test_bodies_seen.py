@@ -8,7 +8,7 @@ from expecttest import assert_expected_inline
 from runtime.capturelab import agree, counted, pair, same, session_on, warmed
 from textmodel import wrapped
 
-from torch_ort_session.plan.page import page
+from torch_ort_session.explain.page import page
 
 
 def seam(text: str) -> str:

@@ -10,7 +10,7 @@ from bodylab import long, plans
 from runtime.capturelab import Failing, counted, injected, refusal, session_on
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.record import Recorder
+from torch_ort_session.runtime.recorders.cuda import Recorder
 
 CAPTURED, REPLAYED = "body captures", "body replays"
 STATEFUL = (

@@ -17,8 +17,8 @@ from runtime.capturelab import Failing, agree, counted, injected, pair, refusal,
 from textmodel import declare, operator
 
 import torch_ort_session as tos
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime.record import Recorder
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.runtime.recorders.cuda import Recorder
 
 CAPTURED, REPLAYED = "body captures", "body replays"
 MIXED = (

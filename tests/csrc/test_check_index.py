@@ -8,7 +8,7 @@ from textmodel import message
 
 from torch_ort_session.ops import native, native_checks
 from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

@@ -11,7 +11,7 @@ from textmodel import message
 
 from torch_ort_session.ops import native, native_checks
 from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.validation import word as layout
 
 DTYPES = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 BOUNDS = [(0, 0), (0, 63), (-5, 40), (1, 1), (60, 2**40)]

@@ -15,8 +15,8 @@ from torch_ort_session.ops._helpers.norms import row_norm
 from torch_ort_session.ops.microsoft import norm
 from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
 from torch_ort_session.ops.uses import native_ops
-from torch_ort_session.runtime import validation
-from torch_ort_session.runtime.readiness import BackendReport, Extension, NativeUse, Readiness
+from torch_ort_session.runtime.recorders.backend import BackendReport, Extension, NativeUse, Readiness
+from torch_ort_session.runtime.validation import validator as validation
 
 needs_extension = pytest.mark.skipif(
     not native.status().usable, reason=f"native ops: {native.status().reason}"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_ort_session.ops import native
 from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = needs_compiler
 

@@ -7,7 +7,7 @@ import torch
 from hostcuda import launch, needs_compiler, poisoned
 
 from torch_ort_session.ops import native
-from torch_ort_session.runtime import word as layout
+from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = [
     needs_compiler,

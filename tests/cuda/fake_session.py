@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 import torch_ort_session as tos
 from torch_ort_session import session as session_module
-from torch_ort_session.runtime.record import CudaRecorder
+from torch_ort_session.runtime.recorders.cuda import CudaRecorder
 
 _WAITS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 

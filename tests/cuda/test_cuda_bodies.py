@@ -12,7 +12,7 @@ from runtime.capturelab import agree, counted, same
 from textmodel import model
 
 import torch_ort_session as tos
-from torch_ort_session.runtime import bodies
+from torch_ort_session.runtime.dynamic import control_flow as bodies
 
 CAPTURED, REPLAYED = "body captures", "body replays"
 

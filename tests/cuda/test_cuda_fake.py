@@ -12,7 +12,7 @@ from runtime.capturelab import BRANCHES, CHAIN, SEAMS, agree, counted, entries, 
 from textmodel import declare, model, operator
 
 import torch_ort_session as tos
-from torch_ort_session.plan.report import Reason
+from torch_ort_session.plan.partition.report import Reason
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from runtime.capturelab import counted
 
 import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
-from torch_ort_session.runtime import growing
+from torch_ort_session.runtime.dynamic import growing
 
 
 @pytest.mark.cuda

@@ -14,7 +14,7 @@ from cudalab import KINDS, RealLab, make_lab
 from expecttest import assert_expected_inline
 from fake_driver import FakeError, FakeLab
 
-from torch_ort_session.runtime.record import CudaRecorder, Refused
+from torch_ort_session.runtime.recorders.cuda import CudaRecorder, Refused
 
 CUDA = torch.device("cuda", 0)
 

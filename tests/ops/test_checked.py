@@ -7,7 +7,7 @@ from badfeeds import ROWS, Bad, feeds_of, same, told
 from runtime.capturelab import counted
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.validation import PLAIN, ValidationWord
+from torch_ort_session.runtime.validation.validator import PLAIN, ValidationWord
 
 
 @pytest.mark.parametrize("way", ["native", "plain"])

@@ -23,7 +23,7 @@ from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Kernel, KernelContext
 from torch_ort_session.ops.signature import InputParam
-from torch_ort_session.runtime.feeds import from_numpy
+from torch_ort_session.runtime.values.feeds import from_numpy
 
 META = torch.device("meta")
 

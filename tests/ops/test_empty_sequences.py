@@ -5,7 +5,7 @@ import torch
 from opcase import const, ms, t
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.feeds import from_numpy
+from torch_ort_session.runtime.values.feeds import from_numpy
 
 HASHED = {"max_ngram_size": 3, "n_head_per_ngram": 1, "pad_id": 0}
 

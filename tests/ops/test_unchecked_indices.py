@@ -9,7 +9,7 @@ from opgroups import CASES, fed
 from torch.utils import _pytree
 
 import torch_ort_session as tos
-from torch_ort_session.runtime import tickets
+from torch_ort_session.runtime.validation import tickets
 
 REPLACED = {
     "com.microsoft::GatherBlockQuantized": {"index_select"},

@@ -17,11 +17,11 @@ from torch.utils._pytree import tree_leaves
 
 from torch_ort_session.ir.graph import Weight
 from torch_ort_session.ir.load import load_model
-from torch_ort_session.plan.build import build_steps
-from torch_ort_session.plan.lower import lower
-from torch_ort_session.plan.steps import Setting, Steps
-from torch_ort_session.runtime.execute import bind_steps, execute
-from torch_ort_session.runtime.feeds import from_numpy
+from torch_ort_session.plan.lowering.build import build_steps
+from torch_ort_session.plan.lowering.lower import lower
+from torch_ort_session.plan.lowering.steps import Setting, Steps
+from torch_ort_session.runtime.interpreter.program import bind_steps, execute
+from torch_ort_session.runtime.values.feeds import from_numpy
 
 META = torch.device("meta")
 

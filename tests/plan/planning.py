@@ -12,15 +12,15 @@ from textmodel import model
 
 from torch_ort_session.ir.graph import Graph, Weight
 from torch_ort_session.ir.load import load_model
-from torch_ort_session.plan.build import build_steps
-from torch_ort_session.plan.lower import lower
+from torch_ort_session.plan.analysis.specs import Observation
+from torch_ort_session.plan.analysis.static_values import Taint, taint
+from torch_ort_session.plan.lowering.build import build_steps
+from torch_ort_session.plan.lowering.lower import lower
+from torch_ort_session.plan.lowering.steps import Setting, Steps
+from torch_ort_session.plan.partition.segments import Region, kept_constants
 from torch_ort_session.plan.plan import Plan, make_plan
-from torch_ort_session.plan.segments import Region, kept_constants
-from torch_ort_session.plan.specs import Observation
-from torch_ort_session.plan.steps import Setting, Steps
-from torch_ort_session.plan.taint import Taint, taint
-from torch_ort_session.runtime.execute import Program, bind_steps
-from torch_ort_session.runtime.observe import observe
+from torch_ort_session.runtime.interpreter.observe import observe
+from torch_ort_session.runtime.interpreter.program import Program, bind_steps
 
 CPU = torch.device("cpu")
 

@@ -14,8 +14,8 @@ from textmodel import operator, wrapped
 
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.native_chain import Code
-from torch_ort_session.plan.fuse import Fusion, fuse, is_fused, last_name
-from torch_ort_session.plan.segments import split
+from torch_ort_session.plan.partition.fuse import Fusion, fuse, is_fused, last_name
+from torch_ort_session.plan.partition.segments import split
 
 ROW = "g (float[n, k] x, float[k] w) => (float[n, k] y)"
 

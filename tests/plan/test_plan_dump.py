@@ -8,9 +8,9 @@ from plan.planning import see
 from plan.walks import KERNELS
 from textmodel import operator
 
+from torch_ort_session.plan.lowering.steps import NOTHING
+from torch_ort_session.plan.memory.slots import Interval
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.slots import Interval
-from torch_ort_session.plan.steps import NOTHING
 
 DECODER = (
     "g (float[2, 4] x, float[2, past, 4] cache, int64 n) => (float[?] y, float[2, total, 4] longer)"

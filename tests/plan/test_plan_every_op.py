@@ -18,7 +18,7 @@ import torch_ort_session as tos
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Kernel
-from torch_ort_session.plan.steps import input_params
+from torch_ort_session.plan.lowering.steps import input_params
 
 
 def cases_by_op() -> dict[str, list[OpCase]]:

@@ -11,7 +11,7 @@ from plan.planning import see
 from plan.walks import KERNELS
 from textmodel import operator
 
-from torch_ort_session.plan.explain import explain, explain_all, facts
+from torch_ort_session.explain.explain import explain, explain_all, facts
 from torch_ort_session.plan.plan import Plan, make_plan
 
 TEXT = (

@@ -7,13 +7,13 @@ import torch
 from textmodel import model
 
 import torch_ort_session as tos
-from torch_ort_session.plan.growth import Even, find_growth
-from torch_ort_session.plan.specs import Observation
-from torch_ort_session.plan.steps import NOTHING
-from torch_ort_session.plan.taint import taint
-from torch_ort_session.runtime.execute import Program
-from torch_ort_session.runtime.observe import observe
-from torch_ort_session.runtime.warmup import frame_of
+from torch_ort_session.plan.analysis.growth import Even, find_growth
+from torch_ort_session.plan.analysis.specs import Observation
+from torch_ort_session.plan.analysis.static_values import taint
+from torch_ort_session.plan.lowering.steps import NOTHING
+from torch_ort_session.runtime.captures.warmup import frame_of
+from torch_ort_session.runtime.interpreter.observe import observe
+from torch_ort_session.runtime.interpreter.program import Program
 
 WEIGHTS = (
     "<int64 i0 = {0}, int64 i1 = {1}, int64 i2 = {2}, int64[1] l0 = {0}, int64[1] l1 = {1},"

@@ -8,7 +8,7 @@ from plan.planning import CPU, Seen, see
 from plan.walks import KERNELS
 from textmodel import operator
 
-from torch_ort_session.plan.liveness import Liveness, dense_bytes, intervals
+from torch_ort_session.plan.memory.liveness import Liveness, dense_bytes, intervals
 from torch_ort_session.plan.plan import Plan
 
 X = torch.arange(6.0).reshape(2, 3)

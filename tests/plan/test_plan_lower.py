@@ -18,7 +18,7 @@ from textmodel import declare, load, message, model, operator
 import torch_ort_session as tos
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ops import registry
-from torch_ort_session.plan.lower import lower
+from torch_ort_session.plan.lowering.lower import lower
 
 
 def refused(text: str, error: type[Exception] = tos.UnsupportedOpError, **kwargs: Any) -> str:

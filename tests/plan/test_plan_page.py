@@ -13,7 +13,7 @@ from plan.planning import see
 from plan.walks import KERNELS, drawn
 from textmodel import operator
 
-from torch_ort_session.plan.page import page
+from torch_ort_session.explain.page import page
 from torch_ort_session.plan.plan import Plan, make_plan
 
 VOID = {"meta", "rect", "line", "polyline", "br"}

@@ -11,9 +11,9 @@ from plan.walks import X, drawn, follow
 from textmodel import model
 
 import torch_ort_session as tos
-from torch_ort_session.plan.liveness import eager_peak
+from torch_ort_session.plan.memory.liveness import eager_peak
+from torch_ort_session.plan.memory.slots import ALIGNMENT
 from torch_ort_session.plan.plan import Plan, make_plan
-from torch_ort_session.plan.slots import ALIGNMENT
 from torch_ort_session.plan.verify import verify
 
 CHAIN = (

@@ -8,15 +8,15 @@ import torch
 from textmodel import model
 
 import torch_ort_session as tos
-from torch_ort_session.plan.regroup import growth_reason, regroup
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.plan.segments import split
-from torch_ort_session.plan.specs import Observation
-from torch_ort_session.plan.steps import NOTHING, Step, Steps
-from torch_ort_session.plan.taint import Taint
-from torch_ort_session.runtime.execute import bind_steps, execute
-from torch_ort_session.runtime.observe import observe
-from torch_ort_session.runtime.warmup import frame_of
+from torch_ort_session.plan.analysis.specs import Observation
+from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
+from torch_ort_session.plan.partition.regroup import growth_reason, regroup
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.plan.partition.segments import split
+from torch_ort_session.runtime.captures.warmup import frame_of
+from torch_ort_session.runtime.interpreter.observe import observe
+from torch_ort_session.runtime.interpreter.program import bind_steps, execute
 
 TEXT = (
     "g (float[n, 2] x, float[1, 2] q) => (float[a, b] y, float[c, d] z)"

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from torch_ort_session.plan.relief import relieved
-from torch_ort_session.plan.slots import Interval, live_bytes
+from torch_ort_session.plan.memory.relief import relieved
+from torch_ort_session.plan.memory.slots import Interval, live_bytes
 
 
 def everything(slotted: list[Interval], beside: list[Interval], gone: frozenset[int]) -> int:

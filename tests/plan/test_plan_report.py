@@ -6,7 +6,7 @@ import json
 
 from expecttest import assert_expected_inline
 
-from torch_ort_session.plan.report import Decline, DeclineReport, Reason, table
+from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason, table
 
 REPORT = DeclineReport(
     (

@@ -14,8 +14,14 @@ from textmodel import operator
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import TensorSequence, kernel
-from torch_ort_session.plan.segments import count_launches, is_folded, kept_constants, seam_reason, split
-from torch_ort_session.plan.specs import Spec
+from torch_ort_session.plan.analysis.specs import Spec
+from torch_ort_session.plan.partition.segments import (
+    count_launches,
+    is_folded,
+    kept_constants,
+    seam_reason,
+    split,
+)
 
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 0.0, 6.0]])
 

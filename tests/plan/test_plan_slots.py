@@ -7,7 +7,7 @@ import random
 import pytest
 
 from torch_ort_session.errors import PlanError
-from torch_ort_session.plan.slots import ALIGNMENT, Interval, Packing, aligned, pack
+from torch_ort_session.plan.memory.slots import ALIGNMENT, Interval, Packing, aligned, pack
 
 
 def collisions(intervals: list[Interval], packing: Packing) -> list[tuple[int, int]]:

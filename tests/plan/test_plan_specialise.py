@@ -15,7 +15,7 @@ from textmodel import model
 import torch_ort_session as tos
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ir.text import dump
-from torch_ort_session.plan.specialise import specialise
+from torch_ort_session.plan.lowering.specialise import specialise
 
 X = torch.tensor([1.0, -2.0])
 

@@ -14,9 +14,9 @@ from textmodel import message, model
 import torch_ort_session as tos
 from torch_ort_session.ir.graph import Weight
 from torch_ort_session.ir.load import load_model
-from torch_ort_session.plan.build import build_steps
-from torch_ort_session.plan.lower import lower
-from torch_ort_session.plan.steps import NOTHING, Setting, Steps
+from torch_ort_session.plan.lowering.build import build_steps
+from torch_ort_session.plan.lowering.lower import lower
+from torch_ort_session.plan.lowering.steps import NOTHING, Setting, Steps
 
 CPU = torch.device("cpu")
 

@@ -7,8 +7,8 @@ from textmodel import operator
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.plan.steps import NOTHING, Steps
-from torch_ort_session.plan.taint import key_feed_candidates, taint
+from torch_ort_session.plan.analysis.static_values import key_feed_candidates, taint
+from torch_ort_session.plan.lowering.steps import NOTHING, Steps
 
 
 def found(text: str, *keys: str, **kwargs: object) -> tuple[str, str]:

@@ -13,11 +13,11 @@ from plan.walks import KERNELS, X, drawn
 from textmodel import message, operator
 
 from torch_ort_session.errors import PlanError
+from torch_ort_session.plan.lowering.steps import Steps
+from torch_ort_session.plan.memory.slots import Packing
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.plan.partition.segments import Region
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.plan.segments import Region
-from torch_ort_session.plan.slots import Packing
-from torch_ort_session.plan.steps import Steps
 from torch_ort_session.plan.verify import verify
 
 NODES = (

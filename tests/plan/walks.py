@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_ort_session.ops.kernel import TensorSequence, kernel
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.execute import bind_steps, execute
+from torch_ort_session.runtime.interpreter.program import bind_steps, execute
 
 X = torch.tensor([[1.0, -2.0, 3.0], [4.0, 0.5, 6.0]])
 

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime.policy import Entry
-from torch_ort_session.runtime.record import Recorder, Recording, Refused, TapeRecorder, recorder_for
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.runtime.dispatch.policy import Entry
+from torch_ort_session.runtime.recorders.cuda import Recorder, Recording, Refused, TapeRecorder, recorder_for
 
 Feed = Mapping[str, Any]
 CHAIN = (

@@ -15,7 +15,7 @@ from textmodel import message
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_ort_session as tos
-from torch_ort_session.runtime import again
+from torch_ort_session.runtime.engine import fast_path as again
 
 TEXT = (
     "g (float[2,n] x, int64 k, bool b) => (float[2,n] y) { c = Cast <to = 1> (k) d = Cast <to = 1> (b)"

@@ -11,7 +11,7 @@ from runtime.capturelab import agree, counted, pair, reasons, session_on, states
 from textmodel import message, model, wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.plan.report import DeclineReport, Reason
+from torch_ort_session.plan.partition.report import DeclineReport, Reason
 
 TEXT = "g (float[b, s] x, float[s, 3] w) => (float[b, 3] y) { a = Exp(x) y = MatMul(a, w) }"
 

@@ -10,7 +10,7 @@ import torch
 from expecttest import assert_expected_inline
 from runtime.capturelab import agree, counted, entries, pair, reasons, regions, same, states, warmed
 
-from torch_ort_session.plan.report import Reason
+from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.trace.observer import OP, SEAM, SEGMENT
 
 LENGTHS = (

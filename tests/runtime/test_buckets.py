@@ -20,9 +20,9 @@ import torch_ort_session as tos
 from benchmarks import fetch, recipes
 from torch_ort_session import Bucket
 from torch_ort_session.ops import native
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime import padded
-from torch_ort_session.runtime.record import TapeRecorder
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.runtime.engine import padded
+from torch_ort_session.runtime.recorders.cuda import TapeRecorder
 
 WIDTH, WORDS = 8, 40
 ATTENTION = (

@@ -33,8 +33,8 @@ from runtime.capturelab import (
 from textmodel import declare, message, operator
 
 import torch_ort_session as tos
-from torch_ort_session.plan.report import DeclineReport, Reason
-from torch_ort_session.runtime.record import Recorder
+from torch_ort_session.plan.partition.report import DeclineReport, Reason
+from torch_ort_session.runtime.recorders.cuda import Recorder
 
 SEAMS = (
     "g (float[n] x, float[n] w) => (float[k] y, int64[1,k] z)"

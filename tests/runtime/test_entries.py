@@ -9,8 +9,8 @@ from runtime.capturelab import session_on, warmed
 from textmodel import wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime import entries as module
+from torch_ort_session.explain import entries as module
+from torch_ort_session.trace import counters
 
 TEXT = (
     "g (float[n] x, bool c, int64 k) => (float[n] y, int64[1,m] z)"

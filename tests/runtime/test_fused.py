@@ -13,9 +13,9 @@ from textmodel import model, wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.plan.fuse import is_fused
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime.record import Recorder
+from torch_ort_session.plan.partition.fuse import is_fused
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.runtime.recorders.cuda import Recorder
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason="the extension is not built")
 

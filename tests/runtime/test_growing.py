@@ -15,11 +15,11 @@ from textmodel import model
 import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
-from torch_ort_session.plan.report import DeclineReport, Reason
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.capture import Captured
-from torch_ort_session.runtime.policy import Policy
-from torch_ort_session.runtime.recording import Diverged
+from torch_ort_session.plan.partition.report import DeclineReport, Reason
+from torch_ort_session.runtime.captures.capture import Captured
+from torch_ort_session.runtime.dispatch.policy import Policy
+from torch_ort_session.runtime.recorders.api import Diverged
+from torch_ort_session.trace import counters
 
 Feed = dict[str, torch.Tensor]
 SIZE = Size(layers=2)

@@ -11,7 +11,7 @@ from textmodel import model
 import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Binding, Options
-from torch_ort_session.runtime import counters
+from torch_ort_session.trace import counters
 
 Feed = dict[str, torch.Tensor]
 SIZE = Size(layers=2)

@@ -11,7 +11,7 @@ from textmodel import model
 
 import torch_ort_session as tos
 from torch_ort_session import Options
-from torch_ort_session.runtime import counters
+from torch_ort_session.trace import counters
 
 MERGED = """
     merged (float[1, n, 4] x, float[1, p, 4] past, bool[1] use_cache)

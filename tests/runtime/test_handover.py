@@ -13,8 +13,8 @@ from runtime.capturelab import CHAIN, agree, counted, entries, pair, states, war
 from tapelab import needs_extension, tape_recorder
 
 import torch_ort_session as tos
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.recording import Shared, Use
+from torch_ort_session.runtime.recorders.api import Shared, Use
+from torch_ort_session.trace import counters
 
 ROLLED = "g (float[n,4] x) => (float[n,4] y, float[n,4] z) { a = Exp(x) y = Neg(a) z = Softmax(y) }"
 SEAM = (

@@ -13,10 +13,10 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import TensorSequence, kernel
-from torch_ort_session.plan.liveness import eager_peak
-from torch_ort_session.plan.specs import Spec, fits, spec_of
-from torch_ort_session.runtime.execute import bind_steps
-from torch_ort_session.runtime.observe import observe
+from torch_ort_session.plan.analysis.specs import Spec, fits, spec_of
+from torch_ort_session.plan.memory.liveness import eager_peak
+from torch_ort_session.runtime.interpreter.observe import observe
+from torch_ort_session.runtime.interpreter.program import bind_steps
 
 X = torch.arange(6.0).reshape(2, 3)
 

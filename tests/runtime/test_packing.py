@@ -13,9 +13,9 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops._helpers.layout import channels_last
-from torch_ort_session.runtime import packing
-from torch_ort_session.runtime.packing import Packing
-from torch_ort_session.runtime.record import TapeRecording, unavailable
+from torch_ort_session.runtime.recorders.cuda import TapeRecording, unavailable
+from torch_ort_session.runtime.recorders.tape import prepack as packing
+from torch_ort_session.runtime.recorders.tape.prepack import Packing
 
 pytestmark = pytest.mark.skipif(bool(unavailable(torch.device("cpu"))), reason="the extension is not built")
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.plan.report import Decline, DeclineReport, Reason
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.policy import Decision, Entry, Policy, Rules
+from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
+from torch_ort_session.runtime.dispatch.policy import Decision, Entry, Policy, Rules
+from torch_ort_session.trace import counters
 
 WHY = DeclineReport.of(Reason.DIVERGED, "for the test")
 

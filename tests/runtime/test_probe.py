@@ -25,10 +25,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 import torch_ort_session as tos
 from torch_ort_session.errors import PlanError
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime import attempts
-from torch_ort_session.runtime.probe import difference
-from torch_ort_session.runtime.record import Recorder, recorder_for
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.runtime.captures.compare import difference
+from torch_ort_session.runtime.dispatch import paths as attempts
+from torch_ort_session.runtime.recorders.cuda import Recorder, recorder_for
 
 
 @declare
@@ -116,7 +116,7 @@ def test_verify_poisons_slots(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(poison)
         return recorder_for(device, poison=poison) or cpu_recorder()
 
-    monkeypatch.setattr("torch_ort_session.runtime.record.recorder_for", noted)
+    monkeypatch.setattr("torch_ort_session.runtime.recorders.cuda.recorder_for", noted)
     for verify in (False, True):
         proto = model("g (float[n] x) => (float[n] y) { a = Exp(x) y = Neg(a) }")
         warmed(tos.load(proto, options=tos.Options(verify=verify)), {"x": torch.randn(3)})

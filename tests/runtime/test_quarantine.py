@@ -25,8 +25,8 @@ from runtime.capturelab import (
 )
 from textmodel import declare, operator
 
-from torch_ort_session.plan.report import Reason
-from torch_ort_session.runtime.record import Recorder, Recording, Refused
+from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.runtime.recorders.cuda import Recorder, Recording, Refused
 
 OPS = ("Exp", "Mul", "Neg", "Add", "Abs", "Sub")
 

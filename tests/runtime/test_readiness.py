@@ -14,8 +14,14 @@ from textmodel import load, message, model, wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native, native_files
-from torch_ort_session.plan.report import DeclineReport, Reason
-from torch_ort_session.runtime.readiness import BackendReport, Extension, NativeUse, Readiness, ready_on
+from torch_ort_session.plan.partition.report import DeclineReport, Reason
+from torch_ort_session.runtime.recorders.backend import (
+    BackendReport,
+    Extension,
+    NativeUse,
+    Readiness,
+    ready_on,
+)
 
 CPU = torch.device("cpu")
 GOOD = Readiness(

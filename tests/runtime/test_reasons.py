@@ -17,8 +17,8 @@ import torch_ort_session as tos
 from benchmarks import decoder
 from torch_ort_session import Bucket
 from torch_ort_session.ops import native
-from torch_ort_session.plan.report import Decline, DeclineReport, Reason
-from torch_ort_session.runtime.record import Recorder
+from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
+from torch_ort_session.runtime.recorders.cuda import Recorder
 
 X = {"x": torch.tensor([1.0, 2.0, 3.0])}
 ONE = "g (float[n] x) => (float[n] y) { y = Exp(x) }"

@@ -18,8 +18,14 @@ from torch.overrides import _len_torch_function_stack
 
 from torch_ort_session.errors import KernelError
 from torch_ort_session.ops import native
-from torch_ort_session.runtime import record
-from torch_ort_session.runtime.record import Recorder, RecordingStats, Refused, TapeRecorder, recorder_for
+from torch_ort_session.runtime.recorders import cuda as record
+from torch_ort_session.runtime.recorders.cuda import (
+    Recorder,
+    RecordingStats,
+    Refused,
+    TapeRecorder,
+    recorder_for,
+)
 
 CPU = torch.device("cpu")
 

@@ -22,7 +22,7 @@ from runtime.capturelab import (
 from textmodel import declare, operator
 
 import torch_ort_session as tos
-from torch_ort_session.plan.report import Reason
+from torch_ort_session.plan.partition.report import Reason
 
 NONZERO = (
     "g (float[n] x, float[n] w) => (float[k] y, float[n] v) <int64[1] m = {-1}>"

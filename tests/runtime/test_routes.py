@@ -15,7 +15,7 @@ from runtime.capturelab import counted
 from textmodel import message
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.validation.validator import ValidationWord
 
 EXPERTS, WIDTH, CHOSEN = 4, 8, 2
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ort_session.runtime.modes import RunModes, watched
+from torch_ort_session.runtime.values.context import RunModes, watched
 
 CPU = torch.device("cpu")
 CALLERS: dict[str, Callable[[], Any]] = {

@@ -15,8 +15,8 @@ from textmodel import model
 import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.strips import Weave
+from torch_ort_session.runtime.dynamic.symbolic_tape import Weave
+from torch_ort_session.trace import counters
 
 pytestmark = needs_extension
 

@@ -14,7 +14,7 @@ from textmodel import message
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native_checks
-from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.validation.validator import ValidationWord
 
 PICK = "g (float[n] x, int64[k] i) => (float[k] y) { [pick] y = Gather(x, i) }"
 SEAM = (

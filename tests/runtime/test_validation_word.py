@@ -20,15 +20,15 @@ from torch_ort_session.ops import native, registry
 from torch_ort_session.ops._helpers.checks import check_divisor, check_each, check_range, note_routes
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops._helpers.index import check_index
-from torch_ort_session.plan.build import build_steps
-from torch_ort_session.plan.lower import lower
-from torch_ort_session.plan.steps import Setting
-from torch_ort_session.runtime import word as layout
-from torch_ort_session.runtime.execute import bind_steps
-from torch_ort_session.runtime.machine import Machine
-from torch_ort_session.runtime.tickets import Ticket, submission
-from torch_ort_session.runtime.validation import PLAIN, ValidationWord, checks_on
-from torch_ort_session.runtime.warmup import frame_of
+from torch_ort_session.plan.lowering.build import build_steps
+from torch_ort_session.plan.lowering.lower import lower
+from torch_ort_session.plan.lowering.steps import Setting
+from torch_ort_session.runtime.captures.warmup import frame_of
+from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.interpreter.program import bind_steps
+from torch_ort_session.runtime.validation import word as layout
+from torch_ort_session.runtime.validation.tickets import Ticket, submission
+from torch_ort_session.runtime.validation.validator import PLAIN, ValidationWord, checks_on
 
 CPU = torch.device("cpu")
 WAYS = ["plain", "native"]

@@ -10,10 +10,10 @@ from textmodel import model
 
 import torch_ort_session as tos
 from torch_ort_session import Binding, Options
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.execute import BoundStep, Program
-from torch_ort_session.runtime.views import BoundProgram, Views, bound_program
-from torch_ort_session.runtime.warmup import frame_of
+from torch_ort_session.runtime.captures.warmup import frame_of
+from torch_ort_session.runtime.interpreter.program import BoundStep, Program
+from torch_ort_session.runtime.interpreter.views import BoundProgram, Views, bound_program
+from torch_ort_session.trace import counters
 
 TEXT = (
     "g (float[4, 6] k, float[4, 6] x, int64[1] i) => (float[a, b] y, float[c, d] z, float[e, f] v)"

@@ -12,8 +12,8 @@ from textmodel import model
 
 import torch_ort_session as tos
 from torch_ort_session import Options
-from torch_ort_session.runtime import counters
-from torch_ort_session.runtime.views import View, view_difference
+from torch_ort_session.runtime.interpreter.views import View, view_difference
+from torch_ort_session.trace import counters
 
 VIEWS = (
     "g (float[n, 3] x) => (float[n, 2] y, float[3, n] t, float[a, b] v)"

@@ -15,7 +15,7 @@ import torch
 from opcase import OpCase
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.feeds import from_numpy
+from torch_ort_session.runtime.values.feeds import from_numpy
 
 
 def first_cases() -> dict[str, OpCase]:

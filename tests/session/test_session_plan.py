@@ -7,7 +7,7 @@ import torch
 from textmodel import load, message
 
 import torch_ort_session as tos
-from torch_ort_session.plan.explain import facts
+from torch_ort_session.explain.explain import facts
 from torch_ort_session.plan.verify import verify
 
 TEXT = (

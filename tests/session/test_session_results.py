@@ -14,7 +14,7 @@ from expecttest import assert_expected_inline
 from textmodel import load, message, model, wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.results import Outputs
+from torch_ort_session.runtime.values.results import Outputs
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

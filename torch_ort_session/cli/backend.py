@@ -11,7 +11,7 @@ from torch_ort_session.cli.common import count, print_json, table
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.fused import FUSED
 from torch_ort_session.ops.uses import native_ops
-from torch_ort_session.runtime.readiness import Extension, Readiness, name_of, ready_on
+from torch_ort_session.runtime.recorders.backend import Extension, Readiness, name_of, ready_on
 
 
 def show_native(domain: str | None, as_json: bool) -> int:

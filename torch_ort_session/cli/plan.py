@@ -9,9 +9,9 @@ from typing import Any
 import torch_ort_session
 from torch_ort_session.cli.common import add_json, add_model, print_json, waiting
 from torch_ort_session.cli.feeds import add_feeds, make_feed
+from torch_ort_session.explain.explain import explain, facts
+from torch_ort_session.explain.page import page
 from torch_ort_session.ir.text import byte_size
-from torch_ort_session.plan.explain import explain, facts
-from torch_ort_session.plan.page import page
 
 
 def add(commands: argparse._SubParsersAction[Any]) -> None:

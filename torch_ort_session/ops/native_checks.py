@@ -14,7 +14,7 @@ from torch_ort_session.ops import native
 
 RangeCheck = Callable[[Tensor, int, int, int, int, "Tensor | None"], Tensor]
 """Makes numbers safe: integers of any shape, the least and the greatest valid one, the flag and the number of
-the node to note in a validation word, and that word (int32, see ``runtime/word.py``) or None. It gives int64
+the node to note in a validation word, and that word (int32) or None. It gives int64
 of the same shape: what lies outside is clamped and noted. It raises an IndexError where nothing is valid."""
 
 
@@ -27,7 +27,7 @@ def index_check(
         device: Type of the device that the index is on.
 
     It takes the index (integers of any shape), the length of the indexed axis, the number of the node to note
-    in a validation word, and that word (int32, see ``runtime/word.py``) or None. It gives int64 of the shape
+    in a validation word, and that word (int32) or None. It gives int64 of the shape
     of the index: negative ones wrapped, those outside of the axis clamped and noted. It raises an IndexError
     for an index into an empty axis.
     """

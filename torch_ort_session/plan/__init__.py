@@ -1,1 +1,1 @@
-"""When and where each step of a model runs."""
+"""When and where a graph runs under one signature: steps, static values, regions, memory."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import torch
 
 from torch_ort_session.errors import PlanError
-from torch_ort_session.plan.liveness import Liveness, eager_peak, intervals
-from torch_ort_session.plan.segments import Region, is_folded, split
-from torch_ort_session.plan.slots import Interval, Packing, aligned, live_bytes, pack
-from torch_ort_session.plan.specs import Observation
-from torch_ort_session.plan.steps import Steps
-from torch_ort_session.plan.taint import Taint
+from torch_ort_session.plan.analysis.specs import Observation
+from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.lowering.steps import Steps
+from torch_ort_session.plan.memory.liveness import Liveness, eager_peak, intervals
+from torch_ort_session.plan.memory.slots import Interval, Packing, aligned, live_bytes, pack
+from torch_ort_session.plan.partition.segments import Region, is_folded, split
 
 
 @dataclass(frozen=True, slots=True)

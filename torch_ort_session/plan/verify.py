@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from torch_ort_session.errors import PlanError
+from torch_ort_session.plan.lowering.steps import Step
+from torch_ort_session.plan.memory.slots import Interval
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.plan.slots import Interval
-from torch_ort_session.plan.steps import Step
 
 _ALIGNED = 256
 

@@ -1,1 +1,1 @@
-"""Runs plans: frames, execution."""
+"""Running a model: nine rooms, each importing only from those before it."""

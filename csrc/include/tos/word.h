@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-// The validation word: how a kernel tells what was wrong with its data. `runtime/word.py` reads it.
+// The validation word: how a kernel tells what was wrong with its data. `runtime/validation/word.py` reads it.
 namespace tos::word {
 
 // Places of its int32 elements. Values of 64 bits take two, the low half first. kDone counts the runs that

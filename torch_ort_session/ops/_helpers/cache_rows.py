@@ -1,7 +1,7 @@
 """Caches whose owner puts the new rows into them: a node then gives the rows in place of whole caches.
 
-Only a binding asks for it, of a node whose caches are its states: see ``runtime/sharing.py``. It names an
-output that no schema has, behind all others, which takes where the rows of each sample belong.
+Only a binding asks for it, of a node whose caches are its states: see ``runtime/bindings/shared_caches.py``.
+It names an output that no schema has, behind all others, which takes where the rows of each sample belong.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What kernels may find wrong with their data: a flag for each kind of fault.
 
-`csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/faults.py` a sentence for each.
+`csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/validation/faults.py` a sentence for
+each.
 """
 
 from __future__ import annotations

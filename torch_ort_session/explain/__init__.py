@@ -1,0 +1,1 @@
+"""A session, its plans and its entries put into words and pictures."""

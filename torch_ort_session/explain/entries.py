@@ -1,0 +1,140 @@
+"""What a session knows of its signatures, as numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch_ort_session.explain.explain import body_lines, explain
+from torch_ort_session.ir.text import byte_size
+from torch_ort_session.plan.lowering.steps import BodySteps
+from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.runtime.captures.fused import with_fused
+from torch_ort_session.runtime.dispatch.policy import Entry, Policy
+from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.recorders.api import RecordingStats
+
+
+def statistics(machine: Machine) -> dict[str, int]:
+    """Counters since the session was made, and what is held now.
+
+    Returns:
+        Every counter of :mod:`.counters`, then the number of signatures, of those that are captured, and of
+        captured signatures of control-flow bodies, then the bytes that captures hold.
+    """
+    policy = machine.policy
+    entries = [entry for _, entry in policy.everything()]
+    bodies = list(machine.bodies.entries())
+    held = [entry.captured.memory for entry in (*entries, *bodies) if entry.captured is not None]
+    held += [captured.memory for captured in machine.memo.captures()]
+    places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
+    return {
+        **policy.counters,
+        "signatures": len(entries),
+        "plans": sum(entry.captured is not None for entry in entries),
+        "body plans": sum(entry.captured is not None for entry in bodies),
+        "arena bytes": machine.arena.nbytes,
+        "packed weight bytes": machine.arena.packing.nbytes,
+        "static input bytes": sum(memory.static_inputs for memory in held) + places,
+        "landing bytes": sum(memory.landings for memory in held),
+        "crossing bytes": sum(memory.crossing for memory in held),
+    }
+
+
+def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
+    """Every signature in words: its state, its plan where there is one, and what was declined.
+
+    Args:
+        machine: The machine of a session.
+        passes: Names of the rewrites that the graph went through before.
+    """
+    policy = machine.policy
+    parts = []
+    shown: set[BodySteps] = set()
+
+    def told(body: BodySteps) -> Mapping[str, Any]:
+        shown.add(body)
+        return machine.bodies.told(body)
+
+    for signature, entry in policy.everything():
+        runs = f"{entry.runs} run{'' if entry.runs == 1 else 's'}"
+        lines = [f"{signature}: {entry.state} after {runs}"]
+        plan = plan_of_entry(machine, entry)
+        if plan is not None:
+            lines.append(explain(plan, passes, told=told))
+        if entry.captured is not None:
+            lines += recorded(entry.captured.memory.recorded)
+        if entry.report is not None:
+            lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
+        parts.append("\n".join(lines))
+    others = [body for body in machine.bodies.plans if body not in shown]
+    if others:
+        latched = any(entry.latched for _, entry in policy.everything())
+        parts += _other_bodies(machine, others, latched)
+    if policy.rules.padding is not None:
+        parts.append(_padded(policy))
+    if growing := str(machine.memo):
+        parts.append(growing)
+    if policy.demoted:
+        parts.append(f"key feeds with too many values: {', '.join(sorted(policy.demoted))}")
+    if policy.loose:
+        parts.append(f"nodes whose shapes do not settle: {', '.join(sorted(policy.loose))}")
+    if policy.quarantined:
+        names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in policy.quarantined)
+        parts.append(f"quarantined in this session: {', '.join(names)}")
+    return "\n\n".join(parts) or "nothing has run"
+
+
+def _other_bodies(machine: Machine, bodies: Sequence[BodySteps], latched: bool) -> list[str]:
+    """Bodies within bodies, and those of signatures without a plan; not those that were folded away."""
+    found = [
+        {"body": body.name, "steps": len(body.steps.items), **machine.bodies.told(body)} for body in bodies
+    ]
+    worth = [body for body in found if latched or body["signatures"]]
+    return ["\n".join(body_lines({"bodies": worth}))] if worth else []
+
+
+def _padded(policy: Policy) -> str:
+    lines = [str(policy.rules.padding)]
+    for sizes, report in policy.learnt.refused.items():
+        told = ", ".join(f"{symbol} to {size}" for symbol, size in sizes)
+        lines += [f"not padded any more: {told}", str(report)]
+    return "\n".join(lines)
+
+
+def recorded(stats: RecordingStats) -> list[str]:
+    """What the recordings of a capture came to: they see every call of a kernel, where a plan sees steps.
+
+    Args:
+        stats: All recordings of the capture together.
+
+    Returns:
+        Lines; none where the device's own allocator has the bytes.
+    """
+    if not stats.naive:
+        return []
+    beside = f"at most {byte_size(stats.fresh)} at once, {byte_size(stats.given)} of results leave with it"
+    return [
+        f"recorded: {stats.calls} calls with {byte_size(stats.naive)}",
+        f"  arena   {byte_size(stats.arena)}, at least {byte_size(stats.bound)} needed",
+        f"  beside  {beside}" + (f", {byte_size(stats.kept)} stay" if stats.kept else ""),
+    ]
+
+
+def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:
+    """The plan of a signature that is warm or captured."""
+    captured, warm = entry.captured, entry.warm
+    quarantined = frozenset(machine.policy.quarantined) if captured is None else captured.quarantined
+    if warm is None:
+        return None
+    warm = with_fused(warm, machine.device, quarantined, machine.policy.rules.fuse)
+    return make_plan(
+        warm.program.steps,
+        warm.taint,
+        warm.observation,
+        machine.device,
+        quarantined=quarantined,
+        minimum=warm.minimum,
+        keys=warm.keys,
+        loose=warm.loose,
+    )

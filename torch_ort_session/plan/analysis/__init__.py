@@ -1,0 +1,1 @@
+"""What follows from a run that was observed: specs, static values, growth."""

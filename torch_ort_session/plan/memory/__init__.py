@@ -1,0 +1,1 @@
+"""Places in an arena for values that do not live at the same time."""

@@ -1,0 +1,1 @@
+"""Regions: what is recorded, what runs eagerly between, and why."""

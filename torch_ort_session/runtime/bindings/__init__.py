@@ -1,0 +1,1 @@
+"""Caller-owned tensors as inputs, outputs, states."""

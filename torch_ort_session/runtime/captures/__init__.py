@@ -1,0 +1,1 @@
+"""One signature's captured graph: segments, seams, guards."""

@@ -1,0 +1,112 @@
+"""Replay: feeds in, recordings and seams in order, results out, with a check wherever a seam lands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.partition.report import Decline
+from torch_ort_session.runtime.captures.capture import Captured, Stage
+from torch_ort_session.runtime.captures.handover import clones
+from torch_ort_session.runtime.captures.relied import unlike
+from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
+from torch_ort_session.runtime.values.delivery import Delivery
+
+
+def replay(
+    captured: Captured, fed: Mapping[str, Value], delivery: Delivery | None = None
+) -> tuple[list[Any], tuple[Decline, ...]]:
+    """Run a captured signature on new feeds.
+
+    Args:
+        captured: The capture.
+        fed: Feeds of the captured signature.
+        delivery: Of the binding that the capture belongs to; it takes the results as they are.
+
+    Returns:
+        The results, in memory of their own, and every seam that gave another shape than in the warm run:
+        then the rest ran eagerly, so that the results are right, and the capture is no longer valid.
+
+    Raises:
+        KernelError: A seam failed; the capture stays valid.
+        Exception: A recording failed; the capture must be retired.
+    """
+    for name, static in captured.copied:
+        static.copy_(fed[name])  # type: ignore[arg-type]
+    if captured.whole is not None and captured.results is not None:
+        captured.whole.replay()
+        if delivery is not None:
+            return list(captured.results), ()
+        return captured.handover(captured.results, clones), ()
+    # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
+    frame = captured.frame.copy()
+    for name, place in captured.passed:
+        frame[place] = fed[name]
+    diverged: tuple[Decline, ...] = ()
+    for stage in captured.stages:
+        if stage.recording is not None:
+            stage.recording.replay()
+            continue
+        diverged = _seam(captured, stage, frame)
+        if diverged:
+            break
+    captured.done()
+    outputs = [frame[value] for value in captured.warm.program.steps.outputs]
+    if delivery is not None:
+        return outputs, diverged
+    return (captured.own_results if diverged else captured.results_of)(outputs, fed), diverged
+
+
+def _seam(captured: Captured, stage: Stage, frame: Values) -> tuple[Decline, ...]:
+    """Run a seam and copy its results to where segments read them.
+
+    Returns:
+        Empty; or, when a result is not what it was in the warm run, one row for each, and the rest of the run
+        is done.
+    """
+    steps = captured.warm.program.steps
+    for position, bound, relied in zip(stage.region.positions, stage.calls, stage.relied, strict=True):
+        _call(captured, bound, frame)
+        rows = unlike(bound.step, relied, frame, steps.names)
+        _release(bound, frame)
+        if rows:
+            return rows + _rest(captured, frame, position)
+    for value, slot in stage.landings:
+        frame[value] = slot.copy_(frame[value])
+    return ()
+
+
+def _rest(captured: Captured, frame: Values, diverged: int) -> tuple[Decline, ...]:
+    """Run all that comes after a step eagerly, with nothing assumed of the shape of its result.
+
+    Constants that follow from shapes before it still hold. The others are made again, from what is there now,
+    as eager runs would make them.
+    """
+    warm = captured.warm
+    names, assumed = warm.program.steps.names, warm.taint.assumed
+    relied = {
+        position: specs
+        for stage in captured.stages
+        for position, specs in zip(stage.region.positions, stage.relied, strict=False)
+    }
+    rows: tuple[Decline, ...] = ()
+    for position, bound in enumerate(warm.unassuming[diverged + 1 :], diverged + 1):
+        made = (value for value in bound.step.outputs if value not in warm.taint.data)
+        if any(assumed.get(value, position) >= diverged for value in made):
+            _call(captured, bound, frame)
+            rows += unlike(bound.step, relied.get(position, ()), frame, names)
+        _release(bound, frame)
+    return rows
+
+
+def _call(captured: Captured, bound: BoundStep, frame: Values) -> None:
+    try:
+        bound.call(frame)
+    except Exception as error:
+        raise_failure(bound.step, captured.warm.program.steps, frame, error)
+
+
+def _release(bound: BoundStep, frame: Values) -> None:
+    for value in bound.release:
+        frame[value] = None

@@ -1,0 +1,190 @@
+"""Warm-up: the eager run that shows what a capture of a signature can rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from torch_ort_session.ir.graph import Graph
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.analysis.specs import Observation
+from torch_ort_session.plan.analysis.static_values import Taint, taint
+from torch_ort_session.plan.lowering.specialise import specialise
+from torch_ort_session.plan.lowering.steps import Steps
+from torch_ort_session.plan.partition.segments import kept_constants
+from torch_ort_session.runtime.interpreter.observe import observe
+from torch_ort_session.runtime.interpreter.program import BoundStep, Program, Values, bind_steps, execute
+from torch_ort_session.runtime.recorders.backend import Readiness
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Warm:
+    """What a capture starts from.
+
+    Attributes:
+        program: The steps, with If folded where its predicate is static, and as constants what is static and
+            what is assumed to be.
+        unassuming: The same steps made callable with static values alone as constants.
+        observation: What the warm run showed.
+        taint: What is static, and what is assumed to be.
+        minimum: Launches from which on a segment is worth recording.
+        keys: Names and values of the key feeds.
+        loose: Nodes that run eagerly because the shape of their results does not settle.
+        ready: What it ran with; None for steps of a body.
+    """
+
+    program: Program
+    unassuming: tuple[BoundStep, ...]
+    observation: Observation
+    taint: Taint
+    minimum: int = 1
+    keys: tuple[tuple[str, int | bool], ...] = ()
+    loose: frozenset[str] = frozenset()
+    ready: Readiness | None = None
+
+
+def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
+    """Initial values with the feeds in place."""
+    steps = program.steps
+    values = list(steps.template)
+    for name, place in zip(steps.input_names, steps.inputs, strict=True):
+        if name in fed:
+            values[place] = fed[name]
+    return values
+
+
+def warm_up(
+    graph: Graph | None,
+    build: Callable[[Graph, tuple[str, ...]], Program],
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: tuple[tuple[str, int | bool], ...],
+    fed: Mapping[str, Value],
+    minimum: int = 1,
+    loose: Collection[str] = (),
+) -> tuple[Warm, list[Any]]:
+    """One eager run that is observed, of the steps with what is static folded.
+
+    Args:
+        graph: The graph that runs; None for the steps of a body, in which no If is folded.
+        build: Makes a program of a graph and output names.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names and values of the key feeds.
+        fed: Feeds.
+        minimum: Launches from which on a segment is worth recording.
+        loose: Nodes of whose results' shapes nothing is assumed, for they do not settle.
+
+    Returns:
+        What a capture starts from, and the results, which may lie in anybody's memory.
+
+    Raises:
+        KernelError: A kernel failed.
+    """
+    names = frozenset(name for name, _ in keys)
+    # Key feeds are constants of the plan, and a static value may be a view of one: in memory of its own.
+    fed = {name: _copied(value) if name in names else value for name, value in fed.items()}
+    program, found = specialised(graph, build, program, outputs, names, loose, fed)
+    steps, values = program.steps, frame_of(program, fed)
+    observation = observe(program, values, kept_constants(steps, found))
+    if observation.kinds:
+        found = taint(steps, _static_inputs(steps, names, fed), loose, observation.kinds)
+    places = zip(steps.input_names, steps.inputs, strict=True)
+    held = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
+    held = {value: kept for value, kept in held.items() if found.constant(value)}
+    static = _with_static(steps, {v: kept for v, kept in held.items() if v in found.data}, found)
+    assuming = _with_assumed(static, {v: kept for v, kept in held.items() if v in found.assumed})
+    observation = replace(observation, static=held)
+    warm = Warm(assuming, static.calls, observation, found, minimum, keys, frozenset(loose))
+    return warm, [values[i] for i in steps.outputs]
+
+
+def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
+    """The steps with what is static as constants, so that host inputs are bound once."""
+    kept = [
+        (name, place)
+        for name, place in zip(steps.input_names, steps.inputs, strict=True)
+        if place not in found.data
+    ]
+    return bind_steps(
+        replace(
+            steps,
+            template=_filled(steps, static),
+            input_names=tuple(name for name, _ in kept),
+            inputs=tuple(place for _, place in kept),
+        )
+    )
+
+
+def _with_assumed(program: Program, assumed: Mapping[int, Value]) -> Program:
+    """The same with more values as constants; only steps that read those are bound again."""
+    if not assumed:
+        return program
+    steps = replace(program.steps, template=_filled(program.steps, assumed))
+    places = [place for place, step in enumerate(steps.items) if not assumed.keys().isdisjoint(step.inputs)]
+    again = bind_steps(replace(steps, items=tuple(steps.items[place] for place in places)))
+    bound = dict(zip(places, again.calls, strict=True))
+    calls = tuple(bound.get(place, call) for place, call in enumerate(program.calls))
+    return replace(program, steps=steps, calls=calls, constants=again.constants)
+
+
+def _filled(steps: Steps, constants: Mapping[int, Value]) -> tuple[Value, ...]:
+    template = list(steps.template)
+    for value, held in constants.items():
+        template[value] = held
+    return tuple(template)
+
+
+def specialised(
+    graph: Graph | None,
+    build: Callable[[Graph, tuple[str, ...]], Program],
+    program: Program,
+    outputs: tuple[str, ...],
+    keys: frozenset[str],
+    loose: Collection[str],
+    fed: Mapping[str, Value],
+) -> tuple[Program, Taint]:
+    """Fold every If whose predicate is static, then the ones that this lays open, and so on.
+
+    Args:
+        graph: The graph that runs; None for the steps of a body, in which no If is folded.
+        build: Makes a program of a graph and output names.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of the key feeds.
+        loose: Nodes of whose results' shapes nothing is assumed, for they do not settle.
+        fed: Feeds.
+
+    Returns:
+        The steps, the given ones where nothing is folded, and what of them is static.
+    """
+    while True:
+        steps = program.steps
+        found = taint(steps, _static_inputs(steps, keys, fed), loose)
+        names = dict.fromkeys(
+            step.node.inputs[0]
+            for step in steps.items
+            if step.node.op == "If" and step.node.domain == "" and step.inputs[0] in found.data
+        )
+        if not names or graph is None:
+            return program, found
+        wanted = tuple(names)
+        inner = build(graph, wanted)
+        values = frame_of(inner, fed)
+        execute(inner, values)
+        flags = [bool(values[i]) for i in inner.steps.outputs]
+        graph = specialise(graph, dict(zip(wanted, flags, strict=True)))
+        program = build(graph, outputs)
+
+
+def _static_inputs(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> frozenset[int]:
+    """Key feeds, and inputs that keep their default in every run of the signature."""
+    places = zip(steps.input_names, steps.inputs, strict=True)
+    return frozenset(place for name, place in places if name in keys or name not in fed)
+
+
+def _copied(value: Value) -> Value:
+    return value.clone() if isinstance(value, torch.Tensor) else value

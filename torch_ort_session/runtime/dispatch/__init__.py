@@ -1,0 +1,1 @@
+"""Decides how a run is made; owns entries and session state."""

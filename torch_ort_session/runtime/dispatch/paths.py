@@ -1,0 +1,242 @@
+"""One run of a signature, recorded or replayed, with all that may come of either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from torch_ort_session.errors import SessionError
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.partition.report import DeclineReport, Reason
+from torch_ort_session.plan.plan import make_plan
+from torch_ort_session.plan.verify import verify
+from torch_ort_session.runtime.captures.capture import Captured, Declined, capture
+from torch_ort_session.runtime.captures.compare import difference
+from torch_ort_session.runtime.captures.fused import fused_in, with_fused
+from torch_ort_session.runtime.captures.replay import replay
+from torch_ort_session.runtime.captures.warmup import Warm, frame_of
+from torch_ort_session.runtime.dispatch.policy import Entry
+from torch_ort_session.runtime.dispatch.state import Before, Machine, before_run, put_back
+from torch_ort_session.runtime.interpreter.profile import watch_capture
+from torch_ort_session.runtime.interpreter.program import Program, execute
+from torch_ort_session.runtime.interpreter.views import viewed
+from torch_ort_session.runtime.recorders.api import Diverged, Recorder
+from torch_ort_session.runtime.validation.tickets import counts, met_bad_data
+from torch_ort_session.runtime.values.delivery import Delivery
+from torch_ort_session.runtime.values.results import own
+from torch_ort_session.trace import counters
+
+
+def by_steps(program: Program, fed: Mapping[str, Value]) -> list[Any]:
+    """One eager run; its results may lie in anybody's memory."""
+    values = frame_of(program, fed)
+    execute(program, values)
+    return [values[i] for i in program.steps.outputs]
+
+
+def given(
+    results: list[Any],
+    constants: frozenset[int],
+    fed: Mapping[str, Value],
+    device: torch.device,
+    delivery: Delivery | None,
+) -> list[Any]:
+    """Results that may lie in anybody's memory, as the caller gets them."""
+    if delivery is None:
+        return own(results, constants, fed.values(), device)
+    return delivery.deliver(results, lambda rest: own(rest, constants, fed.values(), device))
+
+
+def delivered(
+    captured: Captured, results: list[Any], fed: Mapping[str, Value], delivery: Delivery | None
+) -> list[Any]:
+    """What a capture or a replay gave, as the caller gets it."""
+    if delivery is None:
+        return results
+    return delivery.deliver(results, lambda rest: captured.own_results(rest, fed))
+
+
+class Refused(NamedTuple):
+    """Why nothing was recorded, and whether the next try would end the same.
+
+    Attributes:
+        report: Why.
+        lasting: Whether it would.
+    """
+
+    report: DeclineReport
+    lasting: bool
+
+
+def record(
+    machine: Machine, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
+) -> tuple[Captured, list[Any]] | Refused:
+    """Record, quarantining what cannot be recorded, at most once an operator; a refusal has no effects.
+
+    Args:
+        machine: What runs need.
+        entry: The entry of a signature that is warm.
+        fed: Feeds.
+        delivery: Where results go that are bound.
+
+    Returns:
+        The capture and this step's results; or why there is none.
+    """
+    policy, warm = machine.policy, entry.warm
+    assert warm is not None
+    state = before_run(machine.device, warm.program.validation)
+    report, lasting = DeclineReport(()), False
+    # Each fused step may be blamed, and then each of its members.
+    for _ in range(2 * len(warm.program.steps.items) + 1):
+        machine.bodies.forget_constants()
+        recorder = machine.recorder()
+        if isinstance(recorder, str):
+            report, lasting = DeclineReport.of(Reason.OFF, recorder), True
+            break
+        blamed = None
+        try:
+            captured, results = _attempt(machine, warm, recorder, fed, delivery)
+        except Declined as declined:
+            report, blamed = declined.report, declined.quarantine
+            lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
+        except Exception as error:
+            report, lasting = breakage(error), False
+            memory = report.rows[0].reason is Reason.MEMORY
+            blamed = None if memory else fused_in(error)
+        else:
+            captured = viewed(captured, policy.counters, verify=machine.verify)
+            policy.captured(entry, captured)
+            return captured, results
+        put_back(machine.device, state)
+        if delivery is not None:
+            delivery.undo()
+        if blamed is None or not policy.quarantine(*blamed):
+            break
+    return Refused(report, lasting)
+
+
+def _attempt(
+    machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
+) -> tuple[Captured, list[Any]]:
+    quarantined = frozenset(machine.policy.quarantined)
+    warm = with_fused(warm, machine.device, quarantined, machine.policy.rules.fuse)
+    if machine.verify:
+        parts = warm.program.steps, warm.taint, warm.observation, machine.device
+        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.loose))
+    return capture(warm, fed, recorder, machine.arena, quarantined, delivery, machine.tracer.observer)
+
+
+def replayed(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    entry: Entry,
+    fed: Mapping[str, Value],
+    delivery: Delivery | None = None,
+    failed: Exception | None = None,
+) -> list[Any]:
+    """Replay; what comes of it decides what becomes of the capture, and the results are right in any case.
+
+    Args:
+        machine: What runs need.
+        program: The steps for these outputs, whatever the signature.
+        outputs: Names of the outputs.
+        entry: The entry of a signature that is captured.
+        fed: Feeds.
+        delivery: Where results go that are bound.
+        failed: What the recording raised when it was replayed already.
+
+    Returns:
+        The results, in memory of their own, those that are not bound.
+
+    Raises:
+        KernelError: A kernel failed.
+    """
+    policy, captured = machine.policy, entry.captured
+    assert captured is not None
+    probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
+    again = probing or captured.varies or counts(program)
+    state = before_run(machine.device, program.validation) if again else None
+    try:
+        if failed is not None:
+            raise failed
+        observer = machine.tracer.observer
+        watched = watch_capture(captured, fed, observer) if observer.on else captured
+        results, diverged = replay(watched, fed, delivery)
+    except SessionError:
+        raise
+    except Exception as error:
+        policy.retire(entry, breakage(error))
+        if state is not None:
+            put_back(machine.device, state)
+        if delivery is not None:
+            delivery.undo()
+        try:
+            results = by_steps(program, fed)
+        except SessionError:
+            policy.excuse(entry)
+            raise
+        if met_bad_data(program):
+            policy.excuse(entry)
+        return given(results, program.constants, fed, machine.device, delivery)
+    policy.count(counters.REPLAYS)
+    policy.count(counters.COPIED, captured.memory.static_inputs)
+    if diverged and met_bad_data(program):
+        pass  # Nobody gets these results, and on other data the recordings are right.
+    elif diverged:
+        policy.retire(entry, DeclineReport(diverged))
+    elif probing and state is not None:
+        eager = _probed(machine, program, outputs, entry, fed, results, state)
+        if eager is not None:
+            return given(eager, program.constants, fed, machine.device, delivery)
+    return delivered(captured, results, fed, delivery)
+
+
+def _probed(
+    machine: Machine,
+    program: Program,
+    outputs: tuple[str, ...],
+    entry: Entry,
+    fed: Mapping[str, Value],
+    replayed: list[Any],
+    state: Before,
+) -> list[Any] | None:
+    """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
+    policy = machine.policy
+    policy.count(counters.PROBES)
+    put_back(machine.device, state)
+
+    def refuse(wrong: str) -> None:
+        entry.proven = True
+        policy.count(counters.MISMATCHES)
+        message = f"a replay on other feeds differs from an eager run: {wrong}"
+        policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
+
+    # An interrupt is no answer: the next replay asks again.
+    try:
+        eager = by_steps(program, fed)
+    except Exception:
+        refuse("the eager run failed on what the replay accepted")
+        raise
+    wrong = difference(outputs, replayed, eager)
+    if wrong:
+        refuse(wrong)
+        return eager
+    entry.proven = True
+    return None
+
+
+def breakage(error: Exception) -> DeclineReport:
+    """Why a recording or a capture broke off."""
+    if isinstance(error, Diverged):
+        return DeclineReport.of(Reason.DIVERGED, str(error))
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    for cause in causes:
+        # The CPU's allocator has no exception of its own.
+        if isinstance(cause, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(cause):
+            return DeclineReport.of(Reason.MEMORY, str(cause).strip())
+    return DeclineReport.of(Reason.RECORDING, str(error).strip() or type(error).__name__)

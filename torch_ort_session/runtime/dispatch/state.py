@@ -1,0 +1,114 @@
+"""The machine: what the runs of one session need beyond a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+
+from torch_ort_session.ir.graph import Graph
+from torch_ort_session.runtime.dispatch.policy import Policy
+from torch_ort_session.runtime.dispatch.turns import Turns
+from torch_ort_session.runtime.dynamic.control_flow import Bodies
+from torch_ort_session.runtime.dynamic.memo import Memo
+from torch_ort_session.runtime.interpreter.program import Program
+from torch_ort_session.runtime.recorders.api import Recorder
+from torch_ort_session.runtime.recorders.arena import Arena
+from torch_ort_session.runtime.validation.validator import ValidationWord
+from torch_ort_session.trace.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Machine:
+    """What runs need beyond a program.
+
+    Attributes:
+        graph: The graph that runs.
+        build: Makes a program of a graph and output names.
+        policy: Decides.
+        recorder: Makes the recorder of a capture; a text says why there is none.
+        arena: Memory that captures share, on the device where they run.
+        required: Whether a run that cannot be captured is an error.
+        minimum: Launches from which on a segment is worth recording.
+        verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
+        tracer: Who watches.
+        memo: What is kept of runs whose feeds grow.
+        bodies: What is kept of control-flow bodies.
+        turns: Whether a run is under way.
+    """
+
+    graph: Graph
+    build: Callable[[Graph, tuple[str, ...]], Program]
+    policy: Policy
+    recorder: Callable[[], Recorder | str]
+    arena: Arena
+    required: bool = False
+    minimum: int = 1
+    verify: bool = False
+    tracer: Tracer = field(default_factory=Tracer)
+    memo: Memo = field(default_factory=Memo)
+    bodies: Bodies = field(default_factory=Bodies)
+    turns: Turns = field(default_factory=Turns)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.arena.device
+
+    def __post_init__(self) -> None:
+        self.bodies.serve(self)
+
+    def renewed(self) -> Machine:
+        """The same, as before its first run."""
+        policy = Policy(self.policy.rules)
+        arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
+        fresh = replace(self, policy=policy, arena=arena, bodies=bodies)
+        return replace(fresh, tracer=Tracer(), memo=Memo(), turns=Turns(self.turns.abandon))
+
+    def for_body(self, policy: Policy, depth: int) -> Machine:
+        """What records and replays a control-flow body, which is watched and counted as one step.
+
+        Args:
+            policy: Of the body.
+            depth: How many bodies it lies in.
+        """
+        # What is captured around the body has values in its arena while this runs.
+        arena = self.arena.inner
+        for _ in range(depth):
+            arena = arena.inner
+        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=Bodies())
+
+
+class Before(NamedTuple):
+    """What a run changes beside its values, as it was before a run that may have to be made again.
+
+    Attributes:
+        random: The state of torch's own generators that a session's random steps draw from.
+        uncount: Takes back what is counted from then on; None where nothing is.
+    """
+
+    random: tuple[torch.Tensor, ...]
+    uncount: Callable[[], None] | None
+
+
+def before_run(device: torch.device, validation: ValidationWord | None) -> Before:
+    """What :func:`put_back` takes.
+
+    Args:
+        device: Where the run is.
+        validation: Where its steps report to.
+    """
+    state = torch.get_rng_state()
+    random = (state, torch.cuda.get_rng_state(device)) if device.type == "cuda" else (state,)
+    return Before(random, None if validation is None else validation.uncounting())
+
+
+def put_back(device: torch.device, before: Before) -> None:
+    """Put the generators and the counts back: what is run again draws what it drew, and counts once."""
+    torch.set_rng_state(before.random[0])
+    if len(before.random) > 1:
+        torch.cuda.set_rng_state(before.random[1], device)
+    if before.uncount is not None:
+        before.uncount()

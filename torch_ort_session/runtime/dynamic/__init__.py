@@ -1,0 +1,1 @@
+"""Runs whose shapes or bodies vary without a capture each."""

@@ -1,0 +1,1 @@
+"""Runs steps one by one on a frame, and can watch them."""

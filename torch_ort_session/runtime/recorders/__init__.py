@@ -1,0 +1,1 @@
+"""Records a callable's device work and replays it."""

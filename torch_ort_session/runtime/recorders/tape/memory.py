@@ -1,0 +1,273 @@
+"""Layout: where the memory that recorded calls of one capture touch lies, all recordings of it together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from torch_ort_session.plan.memory.relief import relieved
+from torch_ort_session.plan.memory.slots import Interval, live_bytes, pack
+from torch_ort_session.runtime.recorders.api import RecordingStats, Use
+from torch_ort_session.runtime.recorders.tape.heirs import Heir, inherited, joined
+from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
+
+_PLACEMENTS = 30_000
+"""Tries at a packing: recording so many calls takes longer than they do."""
+
+
+class Notes(NamedTuple):
+    """What is known of recorded calls.
+
+    Attributes:
+        heirs: Those whose result may take the place of an argument.
+        scratch: Those that take bytes for themselves, with how many.
+    """
+
+    heirs: tuple[Heir, ...] = ()
+    scratch: tuple[tuple[int, int], ...] = ()
+
+
+class Part(NamedTuple):
+    """One of the recordings.
+
+    Attributes:
+        base: Position of its first call among all of the capture's.
+        tape: Its calls.
+        notes: What is known of them.
+    """
+
+    base: int
+    tape: NativeTape
+    notes: Notes
+
+
+class Life(NamedTuple):
+    """When memory is needed by others than recorded calls.
+
+    Attributes:
+        tensor: What lies there.
+        use: What may be done with it.
+        start: Position at which others write it; None when a recorded call is the first to do so.
+        stop: Last position at which others read it.
+    """
+
+    tensor: torch.Tensor
+    use: Use
+    start: int | None
+    stop: int
+
+
+@dataclass(slots=True)
+class _Span:
+    """What is known of one storage.
+
+    Attributes:
+        start: First position that touches it.
+        stop: Last position that needs it.
+        touched: Last position of a recorded call that touches it; -1 when none does.
+        nbytes: Its bytes.
+        functional: Whether a replay makes it anew.
+        places: By part, its number among the intervals of that part.
+        lives: What others do with it.
+    """
+
+    start: int
+    stop: int
+    touched: int
+    nbytes: int
+    functional: bool
+    places: dict[int, int] = field(default_factory=dict)
+    lives: list[Life] = field(default_factory=list)
+
+    def used(self, use: Use) -> bool:
+        return any(life.use is use for life in self.lives)
+
+
+def lay_out(
+    native: NativeModule,
+    parts: Sequence[Part],
+    lives: Sequence[Life],
+    length: int,
+    block: Callable[[int], torch.Tensor],
+    saved: Iterable[torch.Tensor] = (),
+    *,
+    poison: bool = False,
+) -> tuple[torch.Tensor, RecordingStats, frozenset[int]]:
+    """Give every storage that recorded calls touch its place, and have bytes freed that nobody reads.
+
+    Args:
+        native: The compiled extension.
+        parts: The recordings in order.
+        lives: Memory that others need, or write.
+        length: Positions there are: a life that lasts to this one is read after the last call.
+        block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in.
+        saved: Tensors that hold their data when this returns; others that get a slot do not.
+        poison: Fill slots with 0xFF after their last reader.
+
+    Returns:
+        The block; what it came to, where calls and views are not counted; keys of the storages that are given
+        away.
+    """
+    spans = _spans(native, parts, lives, length)
+    keys = list(spans)
+    kinds = [_kind(span) for span in spans.values()]
+    rows = [Interval(i, span.start, span.stop, span.nbytes) for i, span in enumerate(spans.values())]
+    slotted = [row for row, kind in zip(rows, kinds, strict=True) if kind == _SLOT]
+    fresh = [row for row, kind in zip(rows, kinds, strict=True) if kind in (_FRESH, _GIVEN)]
+    held = [row for row, kind in zip(rows, kinds, strict=True) if kind == _HELD]
+    heirs = [Heir(part.base + h.call, h.result, h.arguments) for part in parts for h in part.notes.heirs]
+    numbers = {key: i for i, key in enumerate(keys)}
+    homes = inherited(slotted, numbers, heirs)
+    live = live_bytes([*joined(slotted, homes), *fresh, *held])
+    found = list(spans.values())
+    chained = {*homes, *homes.values()}
+    movable = {
+        row.value
+        for row in slotted
+        if row.value not in chained and len(found[row.value].places) == 1 and not found[row.value].lives
+    }
+    gone = relieved(joined(slotted, homes), [*fresh, *_passing(parts, lives, len(rows))], movable)
+    if gone:
+        fresh += [row for row in slotted if row.value in gone]
+        slotted = [row for row in slotted if row.value not in gone]
+    packing = pack(joined(slotted, homes), _PLACEMENTS)
+    memory = block(packing.total)
+    offsets = {row.value: packing.offsets[homes.get(row.value, row.value)] for row in slotted}
+    moved = {keys[value] for value in offsets}
+    saved = list(saved)
+    kept = {k: t for t, k in zip(saved, native.storage_keys(saved), strict=True) if k in moved}
+    # Of the whole storage: a result may show one element in many places, and cannot be written to then.
+    data = {key: _bytes_of(tensor).clone() for key, tensor in kept.items()}
+    for number, part in enumerate(parts):
+        part.tape.plan(memory, *_orders(number, found, kinds, offsets, gone, homes if poison else None))
+    for value, offset in offsets.items():
+        if not found[value].places:
+            native.place(found[value].lives[0].tensor, memory, offset)
+    for key, tensor in kept.items():
+        _bytes_of(tensor).copy_(data[key])
+    return (
+        memory,
+        RecordingStats(
+            calls=0,
+            arena=packing.total,
+            bound=packing.bound,
+            fresh=live_bytes(fresh),
+            kept=sum(row.nbytes for row in held),
+            naive=sum(row.nbytes for row in rows),
+            slotted=sum(row.nbytes for row in slotted),
+            functional=sum(row.nbytes for row in fresh if found[row.value].functional),
+            given=sum(row.nbytes for row in fresh if kinds[row.value] == _GIVEN),
+            inputs=sum(row.nbytes for row in slotted if found[row.value].used(Use.INPUT)),
+            live=live,
+        ),
+        frozenset(key for key, kind in zip(keys, kinds, strict=True) if kind == _GIVEN),
+    )
+
+
+_SLOT, _FRESH, _GIVEN, _HELD = range(4)
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+def _kind(span: _Span) -> int:
+    if span.used(Use.HELD):
+        return _HELD
+    # What others write as well would be written there again.
+    if span.used(Use.GIVEN) and all(life.start is None for life in span.lives):
+        return _GIVEN
+    if span.functional:
+        # Only a recorded call can free what another one made.
+        return _FRESH if span.stop == span.touched else _HELD
+    return _SLOT
+
+
+def _passing(parts: Sequence[Part], lives: Sequence[Life], first: int) -> list[Interval]:
+    """Bytes that are there for a moment: calls' scratch memory, and what seams give beside its copy."""
+    found = [(part.base + call, nbytes) for part in parts for call, nbytes in part.notes.scratch]
+    landings = (life for life in lives if life.use is Use.SHARED)
+    found += [(life.start, life.tensor.nbytes) for life in landings if life.start is not None]
+    return [Interval(first + i, at, at, nbytes) for i, (at, nbytes) in enumerate(found)]
+
+
+def _spans(
+    native: NativeModule, parts: Sequence[Part], lives: Sequence[Life], length: int
+) -> dict[int, _Span]:
+    """Every storage that a recorded call or a life touches, by key, in the order in which they begin."""
+    keys = native.storage_keys([life.tensor for life in lives])
+    # A result may lie in a constant, or in a tensor of the user's.
+    ours = {interval[4] for part in parts for interval in part.tape.intervals()}
+    ours |= {key for life, key in zip(lives, keys, strict=True) if life.start is not None and key}
+    shared = [
+        life.tensor for life, key in zip(lives, keys, strict=True) if life.use is not Use.HELD and key in ours
+    ]
+    spans: dict[int, _Span] = {}
+    for number, part in enumerate(parts):
+        # A storage of another part's, or of nobody's, counts as this part's own as well.
+        part.tape.own(shared)
+        for place, (first, last, nbytes, functional, key) in enumerate(part.tape.intervals()):
+            start, stop = part.base + first, part.base + last
+            span = spans.setdefault(key, _Span(start, stop, stop, nbytes, functional))
+            span.stop = span.touched = stop
+            span.places[number] = place
+    for life, key in zip(lives, keys, strict=True):
+        known = spans.get(key)
+        if known is None:
+            if life.use is Use.HELD or life.start is None or not key or not life.tensor.nbytes:
+                continue
+            nbytes = life.tensor.untyped_storage().nbytes()
+            known = spans[key] = _Span(life.start, life.stop, -1, nbytes, functional=False)
+        known.lives.append(life)
+        known.stop = max(known.stop, life.stop)
+        if life.start is not None:
+            known.start = min(known.start, life.start)
+    for span in spans.values():
+        if span.used(Use.HELD):
+            span.stop = length
+    return spans
+
+
+def _orders(
+    number: int,
+    spans: Sequence[_Span],
+    kinds: Sequence[int],
+    offsets: dict[int, int],
+    gone: frozenset[int],
+    homes: dict[int, int] | None,
+) -> tuple[list[tuple[int, int]], list[int], list[int], list[int]]:
+    """What one part has to do: slots with their offsets, what it supplies, frees, and poisons."""
+    slots: list[tuple[int, int]] = []
+    supplied: list[int] = []
+    released: list[int] = []
+    poisoned: list[int] = []
+    handed = set() if homes is None else _handed_on(spans, homes)
+    for value, span in enumerate(spans):
+        place = span.places.get(number)
+        if place is None:
+            continue
+        first, last = number == min(span.places), number == max(span.places)
+        if value in offsets:
+            if first:
+                slots.append((place, offsets[value]))
+            if homes is not None and last and span.stop == span.touched and value not in handed:
+                poisoned.append(place)
+            continue
+        if first and not span.functional and (value in gone or kinds[value] == _GIVEN):
+            supplied.append(place)
+        if last and (value in gone or kinds[value] == _FRESH):
+            released.append(place)
+    return slots, supplied, released, poisoned
+
+
+def _handed_on(spans: Sequence[_Span], homes: dict[int, int]) -> set[int]:
+    """Those whose slot holds another one's data from their last call on."""
+    begins = {(home, spans[value].start) for value, home in homes.items()}
+    return {
+        value
+        for value, span in enumerate(spans)
+        if (homes.get(value, value), span.stop) in begins and span.start < span.stop
+    }

@@ -1,0 +1,318 @@
+"""The CPU's recorder: it writes the ATen calls of a body on a native tape.
+
+It refuses what no tape can repeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_ort_session.runtime.recorders.api import Refused
+from torch_ort_session.runtime.recorders.tape.aten import OpFacts, facts_of
+from torch_ort_session.runtime.recorders.tape.heirs import Heir, alike
+from torch_ort_session.runtime.recorders.tape.memory import Notes
+from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
+from torch_ort_session.runtime.recorders.tape.prepack import ONEDNN, TRANSPOSED, Packing
+from torch_ort_session.runtime.recorders.tape.rewrites import Call, rewritten
+from torch_ort_session.runtime.recorders.tape.scratch import scratch_of
+from torch_ort_session.runtime.recorders.tape.taped import TapeRecording
+
+_READS = frozenset(
+    (
+        *("numpy", "tolist", "item", "is_nonzero", "__array__", "__dlpack__", "__repr__", "__format__"),
+        *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__"),
+        *("data_ptr", "storage", "untyped_storage", "typed_storage", "__reduce_ex__", "__deepcopy__"),
+    )
+)
+"""Methods that read data, or lay it open, without a call that the dispatcher sees."""
+
+BLANK = "it reads memory that no recorded call wrote"
+
+_CONSTRUCTORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
+"""Functions that read the tensors within a list out of the dispatcher's sight."""
+
+_HOST_ARGUMENTS = {
+    "tensor_split": 1,
+    "ctc_loss": 2,
+    "lstm": 1,
+    "gru": 2,
+    "rnn_tanh": 2,
+    "rnn_relu": 2,
+}
+"""Composite functions that read the argument at that place on the host when it is a tensor."""
+
+
+class TapeRecorder:
+    """Records on the CPU.
+
+    Args:
+        native: The compiled extension.
+        poison: Fill every slot with 0xFF after its last reader, so that a late read shows.
+        packing: Packs the weights of convolutions.
+    """
+
+    def __init__(self, native: NativeModule, *, poison: bool = False, packing: Packing | None = None) -> None:
+        self._native, self._poison, self._packing = native, poison, packing or Packing()
+
+    def record(self, body: Callable[[], None]) -> TapeRecording:
+        """Run ``body`` without gradients and record its calls; see :class:`~.recording.Recorder`."""
+        tape = self._native.Tape()
+        writer = _Writer(self._native, tape, self._packing)
+        try:
+            with _recording_modes(), _Reads(writer), writer:
+                body()
+        except Exception as error:
+            tape.close()
+            refusal = writer.refusal
+            if refusal is None or refusal is error:
+                raise
+            raise Refused(refusal.reason, refusal.op) from error
+        if writer.refusal is not None:
+            tape.close()
+            raise writer.refusal
+        if not tape.settled():
+            tape.close()
+            raise Refused("a storage was resized after it was made")
+        return TapeRecording(
+            self._native, tape, writer.notes(), writer.blank, writer.views, poison=self._poison
+        )
+
+
+@contextlib.contextmanager
+def _recording_modes() -> Iterator[None]:
+    """No gradients, no inference mode, and no autocast cache; the caller's are back afterwards."""
+    cached = torch.is_autocast_cache_enabled()
+    # The cache would hand a tensor of the recording to an eager call, or the other way round.
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        # Inference mode would hand composite ops over whole, with the reads inside them unseen.
+        with torch.inference_mode(False), torch.no_grad():
+            yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+
+
+class _Reads(TorchFunctionMode):
+    """Refuses what reads data out of the dispatcher's sight."""
+
+    def __init__(self, writer: _Writer) -> None:
+        super().__init__()
+        self.writer = writer
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _READS:
+            raise self.writer.refuse("it reads data on the host", f"Tensor.{name}")
+        if name in _CONSTRUCTORS and any(isinstance(a, (list, tuple)) and _tensors(a) for a in args):
+            raise self.writer.refuse("it reads the tensors in a list on the host", f"torch.{name}")
+        place = _HOST_ARGUMENTS.get(name)
+        if place is not None and len(args) > place and isinstance(args[place], torch.Tensor):
+            raise self.writer.refuse("it reads a tensor on the host", f"torch.{name}")
+        if name == "__set__" and func == _SET_DATA:
+            raise self.writer.refuse("it changes a tensor's storage", "Tensor.data")
+        return func(*args, **(kwargs or {}))
+
+
+_SET_DATA: Any = vars(torch._C.TensorBase)["data"].__set__
+
+
+class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes calls on a tape while they take place.
+
+    Attributes:
+        refusal: The first thing that could not be recorded. It stays even when the body swallows it.
+        views: Calls so far that made views.
+        blank: Storages that were allocated and that no call has written yet.
+        heirs: Calls whose result may take the place of an argument: the call, its result's storage, theirs.
+        scratch: Calls that take bytes for themselves, with how many.
+    """
+
+    def __init__(self, native: NativeModule, tape: NativeTape, packing: Packing) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.native, self.packing = native, packing
+        self.tape = tape
+        self.refusal: Refused | None = None
+        self.views = 0
+        self.blank: set[int] = set()
+        self.heirs: list[Heir] = []
+        self.scratch: list[tuple[int, int]] = []
+
+    def notes(self) -> Notes:
+        """What the layout of the tape's memory hangs on, beside the calls."""
+        return Notes(tuple(self.heirs), tuple(self.scratch))
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Skipping it would import the compiler and wrap every call, and nothing compiles here.
+        return False
+
+    def refuse(self, reason: str, op: object) -> Refused:
+        """Note and give what to raise."""
+        refusal = Refused(reason, str(op))
+        if self.refusal is None:
+            self.refusal = refusal
+        return refusal
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        facts = facts_of(func)
+        full = facts.full(args, kwargs)
+        inputs = _tensors(full)
+        reason = facts.refusal or _objection(facts, full, inputs)
+        if reason:
+            raise self.refuse(reason, func)
+        given = func(*args, **kwargs)
+        listed = _results(given)
+        results = [r for r in listed if r is not None]
+        reason = self._write(facts, full, inputs, listed, results)
+        if reason:
+            raise self.refuse(reason, func)
+        return given
+
+    def _write(
+        self,
+        facts: OpFacts,
+        full: list[Any],
+        inputs: list[torch.Tensor],
+        listed: list[torch.Tensor | None],
+        results: list[torch.Tensor],
+    ) -> str:
+        """Write a call that took place; gives the reason why it cannot be."""
+        if any(r.device.type != "cpu" or r.is_quantized for r in results):
+            return "its result is not a plain tensor on the CPU"
+        keys = self.native.storage_keys(results)
+        if 0 in keys:
+            return "its result is opaque"
+        held = set(self.native.storage_keys(inputs))
+        aliases = sum(key in held for key in keys)
+        if 0 < aliases < len(keys):
+            return "some of its results alias an input and some do not"
+        if aliases and not facts.writes:
+            if not facts.views:
+                return "its result aliases an input, which its schema does not say"
+            self.views += 1
+            return ""
+        fresh = bool(results) and not aliases
+        if fresh:
+            if any(n != keys.count(k) for n, k in zip(self.native.holders(results), keys, strict=True)):
+                return "it keeps its result's memory, or shares it with others"
+            self.tape.own(results)
+        if facts.uninitialised:
+            self.blank.update(key for key, r in zip(keys, results, strict=True) if r.numel())
+            return ""
+        if self.blank and self._reads_blank(facts, full, inputs):
+            return BLANK
+        if not inputs and fresh and facts.dtype >= 0 and full[facts.dtype] is None:
+            # Else the default dtype at replay would decide.
+            full[facts.dtype] = results[0].dtype
+        self._add(facts, full, listed, results, fresh)
+        return ""
+
+    def _reads_blank(self, facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> bool:
+        """Whether a call reads what was allocated and filled, if at all, out of the dispatcher's sight."""
+        unread = [argument for place, argument in enumerate(full) if place in facts.unread]
+        passed = set(self.native.storage_keys(_tensors(unread))) if unread else set()
+        if any(key in self.blank and key not in passed for key in self.native.storage_keys(inputs)):
+            return True
+        if facts.writes:
+            self.blank -= passed
+        return False
+
+    def _note_heir(self, full: list[Any], result: torch.Tensor) -> None:
+        """Note that a pointwise call may write its result over an argument of the same form."""
+        inputs = _tensors(full)
+        keys = self.native.storage_keys(inputs)
+        # A call that reads an argument's memory in another form as well would read what it has written.
+        other = {key for key, tensor in zip(keys, inputs, strict=True) if not alike(tensor, result)}
+        old = tuple(key for key in keys if key not in other)
+        if old:
+            self.heirs.append(Heir(len(self.tape), self.native.storage_keys([result])[0], old))
+
+    def _add(
+        self,
+        facts: OpFacts,
+        full: list[Any],
+        listed: list[torch.Tensor | None],
+        results: list[torch.Tensor],
+        fresh: bool,
+    ) -> None:
+        name, overload = facts.name
+        calls: Sequence[Call] = ()
+        if name == "aten::convolution":
+            calls = self.packing.into(full, results[0])
+        elif name == ONEDNN:
+            calls = self.packing.summed(full, results[0])
+        elif name == TRANSPOSED:
+            full = self.packing.transposed(full, results[0])
+        elif fresh:
+            calls = rewritten(facts.name, full, results)
+        lazy = (
+            any(t.is_conj() or t.is_neg() for t in (*results, *_tensors(full[:1]))) if facts.copies else False
+        )
+        if calls:
+            if facts.pointwise and len(calls) == 1:
+                self._note_heir(full, results[0])
+            for written, how, arguments in calls:
+                self._write_in_place(written, how, arguments)
+        elif fresh and facts.copies and not lazy:
+            self.tape.add("aten::copy_", "", [results[0], full[0], False], [])
+        elif fresh and facts.into is not None and len(results) == len(listed):
+            into = facts.into
+            if facts.pointwise and len(results) == 1:
+                self._note_heir(full, results[0])
+            self._write_in_place(into.name, into.overload, [*full, *into.more, *results])
+        else:
+            self.tape.add(name, overload, full, listed if fresh else [])
+
+    def _write_in_place(self, name: str, overload: str, arguments: list[Any]) -> None:
+        """Append a call that writes into its arguments."""
+        if nbytes := scratch_of(name, arguments):
+            self.scratch.append((len(self.tape), nbytes))
+        self.tape.add(name, overload, arguments, [])
+
+
+def _objection(facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> str:
+    """Why this call of an op cannot be recorded though others can."""
+    if any(t.device.type != "cpu" for t in inputs):
+        return "it takes a tensor of another device"
+    if facts.masks and any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in full[1]):
+        return "its result's shape depends on a mask"
+    if facts.random and not _still(facts, full):
+        return "it draws random numbers"
+    return ""
+
+
+def _still(facts: OpFacts, full: list[Any]) -> bool:
+    """Whether the arguments of an op that may drop out elements say that none is."""
+    named = {name: value for (name, _), value in zip(facts.arguments, full, strict=True)}
+    if "generator" in named:
+        return False
+    return named.get("dropout_p") == 0 or ("p" in named and named.get("train") is False)
+
+
+def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += _tensors(value)
+    return found
+
+
+def _results(given: Any) -> list[torch.Tensor | None]:
+    """A call's results in the order in which the dispatcher's stack holds them, lists opened."""
+    if isinstance(given, (list, tuple)):
+        return [tensor for part in given for tensor in _results(part)]
+    return [given if isinstance(given, torch.Tensor) else None]

@@ -1,0 +1,1 @@
+"""What users hand in becomes frame values; what they get is theirs."""
