@@ -10,8 +10,7 @@ import torch
 
 import torch_ort_session
 from torch_ort_session.plan.plan import make_plan
-from torch_ort_session.runtime.captures.fused import with_fused
-from torch_ort_session.runtime.captures.warmup import frame_of
+from torch_ort_session.runtime.captures.warmup import frame_of, with_fused
 from torch_ort_session.runtime.recorders import cuda as record
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 

@@ -17,7 +17,7 @@ from opcase import Fixed, OpCase, const
 
 import torch_ort_session as tos
 from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.runtime.validation.faults import TOLD
+from torch_ort_session.runtime.validation.word import TOLD
 
 MS = "com.microsoft"
 CASES: list[OpCase] = [

@@ -12,20 +12,31 @@ import torch
 from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport
-from torch_ort_session.runtime.bindings.attach import bind_input, bind_output, bind_state, check_name, fitting
-from torch_ort_session.runtime.bindings.attached import Attached, Prepared, Snapshot
-from torch_ort_session.runtime.bindings.bound import Bound
+from torch_ort_session.runtime.bindings.attached import (
+    Attached,
+    Prepared,
+    Snapshot,
+    switched_off,
+    undelivered,
+)
+from torch_ort_session.runtime.bindings.bound import (
+    Bound,
+    bind_input,
+    bind_output,
+    bind_state,
+    check_name,
+    fitting,
+)
 from torch_ort_session.runtime.bindings.delivery import Recipients, defers
 from torch_ort_session.runtime.bindings.shared_caches import Caches
-from torch_ort_session.runtime.bindings.unbound import switched_off, undelivered
 from torch_ort_session.runtime.engine.run import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.validation.tickets import Submission
-from torch_ort_session.runtime.values.changes import not_replayed
+from torch_ort_session.runtime.validation.validator import Submission
 from torch_ort_session.runtime.values.context import RunModes
-from torch_ort_session.runtime.values.delivery import Delivery, Owned
 from torch_ort_session.runtime.values.overlap import overlap
+from torch_ort_session.runtime.values.results import Delivery, Owned
+from torch_ort_session.runtime.values.signature import not_replayed
 from torch_ort_session.trace import counters
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from torch_ort_session.plan.lowering.placement import is_small
 from torch_ort_session.plan.lowering.steps import Setting
 from torch_ort_session.runtime.interpreter.program import Program, bind_steps, execute
 from torch_ort_session.runtime.interpreter.symbolic import execute_traced, is_traced
-from torch_ort_session.runtime.validation.tickets import submission
-from torch_ort_session.runtime.validation.validator import validation_for
+from torch_ort_session.runtime.validation.validator import submission, validation_for
 from torch_ort_session.runtime.values import feeds
 from torch_ort_session.runtime.values.context import RunModes
 from torch_ort_session.runtime.values.results import Outputs, own

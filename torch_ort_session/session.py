@@ -24,30 +24,22 @@ from torch_ort_session.options import Options
 from torch_ort_session.plan.analysis.static_values import key_feed_candidates
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.dispatch.forks import put_right
 from torch_ort_session.runtime.dispatch.policy import Policy, Rules
-from torch_ort_session.runtime.dispatch.state import Machine
-from torch_ort_session.runtime.dispatch.turns import Turns
-from torch_ort_session.runtime.dynamic.control_flow import Bodies
-from torch_ort_session.runtime.dynamic.nested import enter
+from torch_ort_session.runtime.dispatch.state import Machine, Turns, put_right
+from torch_ort_session.runtime.dynamic.control_flow import Bodies, enter
 from torch_ort_session.runtime.engine.fast_path import at_once
-from torch_ort_session.runtime.engine.padded import PaddedRun, as_run, completed
-from torch_ort_session.runtime.engine.run import run_eagerly
+from torch_ort_session.runtime.engine.run import PaddedRun, as_run, completed, run_eagerly
 from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.interpreter.programs import builder
+from torch_ort_session.runtime.interpreter.program import Program, builder
 from torch_ort_session.runtime.recorders.arena import Arena
 from torch_ort_session.runtime.recorders.backend import BackendReport, backend_report, ready_on, recorders
 from torch_ort_session.runtime.recorders.cuda import recorder_or_reason
-from torch_ort_session.runtime.validation.routes import routes_of, word_for
-from torch_ort_session.runtime.validation.tickets import submission
+from torch_ort_session.runtime.validation.validator import routes_of, submission, word_for
 from torch_ort_session.runtime.values import feeds
-from torch_ort_session.runtime.values.allowed import allowed
-from torch_ort_session.runtime.values.context import RunModes, stepwise
-from torch_ort_session.runtime.values.devices import resolve_device
-from torch_ort_session.runtime.values.intake import Intake
+from torch_ort_session.runtime.values.context import RunModes, resolve_device, stepwise
+from torch_ort_session.runtime.values.feeds import Intake
 from torch_ort_session.runtime.values.results import Outputs, wanted_names
-from torch_ort_session.runtime.values.shapes import padding
+from torch_ort_session.runtime.values.shapes import allowed, padding
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -9,7 +9,7 @@ from opgroups import CASES, fed
 from torch.utils import _pytree
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.validation import tickets
+from torch_ort_session.runtime.validation import validator
 
 REPLACED = {
     "com.microsoft::GatherBlockQuantized": {"index_select"},
@@ -21,7 +21,7 @@ the operator says what an index outside gives, so that there is nothing to tell.
 @pytest.mark.parametrize("op", sorted(CASES))
 def test_indices_from_feeds_are_checked(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Under a mode of the caller's there is no word otherwise, and torch itself refuses on the CPU.
-    monkeypatch.setattr(tickets, "watched", lambda: False)
+    monkeypatch.setattr(validator, "watched", lambda: False)
     seen: set[str] = set()
     for case in CASES[op]:
         dtype, opset = case.variants()[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.dynamic.memo import Kept
+from torch_ort_session.runtime.dynamic.growing import Kept
 
 
 def all_kept(session: tos.Session) -> list[Kept]:

@@ -9,7 +9,7 @@ import torch
 from tapelab import needs_extension, tape_recorder, trial
 
 from torch_ort_session.plan.memory.slots import Interval
-from torch_ort_session.runtime.recorders.tape.heirs import Heir, inherited, joined
+from torch_ort_session.runtime.recorders.tape.memory import Heir, inherited, joined
 
 SIZE = 64 * 64 * 4
 Body = Callable[[torch.Tensor], torch.Tensor]

@@ -11,7 +11,7 @@ from runtime.capturelab import agree, counted, entries, pair, regions, warmed
 from tapelab import needs_extension, tape_recorder
 
 from torch_ort_session.runtime.recorders.api import Shared, Use
-from torch_ort_session.runtime.recorders.tape.scratch import scratch_of
+from torch_ort_session.runtime.recorders.tape.aten import scratch_of
 
 SEAM = "z = NonZero(c) f = Cast <to = 1> (z) s = ReduceSum <keepdims = 0> (f) t = Add(s, b)"
 CROSSING = (

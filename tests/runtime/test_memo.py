@@ -17,7 +17,7 @@ from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime.dynamic import growing
-from torch_ort_session.runtime.dynamic.memo import Memo
+from torch_ort_session.runtime.dynamic.growing import Memo
 from torch_ort_session.runtime.dynamic.residual import Shortened
 from torch_ort_session.runtime.dynamic.shape_family import grown_since
 from torch_ort_session.runtime.values.signature import signature_of

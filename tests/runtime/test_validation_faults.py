@@ -12,7 +12,7 @@ from textmodel import wrapped
 from torch_ort_session import DeviceIndexError, DeviceValidationError
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.runtime.validation import word as layout
-from torch_ort_session.runtime.validation.faults import TOLD, Fault
+from torch_ort_session.runtime.validation.word import TOLD, Fault
 
 HEADER = Path(__file__).resolve().parents[2] / "csrc" / "include" / "tos" / "word.h"
 

@@ -27,8 +27,13 @@ from torch_ort_session.runtime.captures.warmup import frame_of
 from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.interpreter.program import bind_steps
 from torch_ort_session.runtime.validation import word as layout
-from torch_ort_session.runtime.validation.tickets import Ticket, submission
-from torch_ort_session.runtime.validation.validator import PLAIN, ValidationWord, checks_on
+from torch_ort_session.runtime.validation.validator import (
+    PLAIN,
+    Ticket,
+    ValidationWord,
+    checks_on,
+    submission,
+)
 
 CPU = torch.device("cpu")
 WAYS = ["plain", "native"]

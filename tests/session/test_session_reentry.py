@@ -14,9 +14,8 @@ from textmodel import operator, wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.runtime.dispatch.turns import Turns
-from torch_ort_session.runtime.validation.tickets import Submission
-from torch_ort_session.runtime.validation.validator import ValidationWord
+from torch_ort_session.runtime.dispatch.state import Turns
+from torch_ort_session.runtime.validation.validator import Submission, ValidationWord
 
 TEXT = (
     "g (float[n] x) => (float[n] y, float[n] z) { a = Exp(x) b = Neg(a) c = tests.Call(b)"

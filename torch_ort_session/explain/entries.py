@@ -9,7 +9,7 @@ from torch_ort_session.explain.explain import body_lines, explain
 from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.lowering.steps import BodySteps
 from torch_ort_session.plan.plan import Plan, make_plan
-from torch_ort_session.runtime.captures.fused import with_fused
+from torch_ort_session.runtime.captures.warmup import with_fused
 from torch_ort_session.runtime.dispatch.policy import Entry, Policy
 from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.recorders.api import RecordingStats

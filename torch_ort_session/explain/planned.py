@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.plan import Plan, make_plan
-from torch_ort_session.runtime.captures.fused import with_fused
-from torch_ort_session.runtime.captures.warmup import warm_up
+from torch_ort_session.runtime.captures.warmup import warm_up, with_fused
 from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.values.signature import signature_of

@@ -1,6 +1,6 @@
 """What kernels may find wrong with their data: a flag for each kind of fault.
 
-`csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/validation/faults.py` a sentence for
+`csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/validation/word.py` a sentence for
 each.
 """
 

@@ -10,10 +10,15 @@ from torch_ort_session.options import Options
 from torch_ort_session.runtime.bindings.attached import Attached
 from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.validation.deferral import Deferral, Together
-from torch_ort_session.runtime.validation.faults import Fault
-from torch_ort_session.runtime.validation.tickets import Submission, distrust, submission
-from torch_ort_session.runtime.values.delivery import Owned
+from torch_ort_session.runtime.validation.validator import (
+    Deferral,
+    Submission,
+    Together,
+    distrust,
+    submission,
+)
+from torch_ort_session.runtime.validation.word import Fault
+from torch_ort_session.runtime.values.results import Owned
 from torch_ort_session.trace import counters
 
 _FIRSTS = (

@@ -2,28 +2,262 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.steps import Steps
+from torch_ort_session.plan.analysis.specs import Observation, Spec, fits
+from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
+from torch_ort_session.plan.memory.liveness import may_alias, reads
+from torch_ort_session.plan.partition.fuse import last_name
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
 from torch_ort_session.plan.partition.segments import Region, guarded, split
-from torch_ort_session.runtime.captures.handover import Handover, handover
-from torch_ort_session.runtime.captures.relied import LastReads, Specs, last_reads, unlike
-from torch_ort_session.runtime.captures.shares import shares
 from torch_ort_session.runtime.captures.warmup import Warm
 from torch_ort_session.runtime.interpreter.profile import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.interpreter.views import Views
-from torch_ort_session.runtime.recorders.api import CaptureMemory, Finished, Recorder, Recording, Refused
+from torch_ort_session.runtime.recorders.api import (
+    CaptureMemory,
+    Finished,
+    Recorder,
+    Recording,
+    Refused,
+    Shared,
+    Use,
+)
 from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.values.delivery import Delivery
-from torch_ort_session.runtime.values.results import apart, own, storage_ids
+from torch_ort_session.runtime.values.results import Delivery, apart, cloned, own, storage_ids
 from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handover:
+    """What becomes of each result.
+
+    Attributes:
+        recording: Gives results away; None where every one of them is copied.
+        given: Of each result, whether its bytes leave with it.
+        lasting: Identities of the storages that a capture keeps: other results in them are copied.
+    """
+
+    recording: Recording | None
+    given: tuple[bool, ...]
+    lasting: frozenset[int]
+
+    def __call__(self, results: Sequence[Any], copied: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """Results in memory of their own; right after a replay, and once.
+
+        Args:
+            results: The results as the capture has them.
+            copied: Gives memory of their own to those that cannot leave as they are.
+        """
+        if self.recording is None:
+            return copied(list(results))
+        if all(self.given):
+            return list(self.recording.give(list(results)))
+        pairs = list(zip(results, self.given, strict=True))
+        moved = iter(self.recording.give([result for result, given in pairs if given]))
+        rest = iter(copied([result for result, given in pairs if not given]))
+        return [next(moved) if given else next(rest) for _, given in pairs]
+
+
+def handover(
+    outputs: Sequence[Any], given: frozenset[int], recording: Recording, lasting: frozenset[int]
+) -> Handover:
+    """What becomes of results.
+
+    Args:
+        outputs: The results as a capture has them.
+        given: Identities of the storages whose bytes leave.
+        recording: One of its recordings.
+        lasting: Identities of the storages that the capture keeps.
+    """
+    marks = tuple(
+        isinstance(held, torch.Tensor) and held.untyped_storage()._cdata in given for held in outputs
+    )
+    return Handover(recording if any(marks) else None, marks, lasting)
+
+
+def clones(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Contiguous copies."""
+    return [cloned(result) for result in results]
+
+
+Specs = tuple[tuple[int, Spec], ...]
+"""Values with what each was in the warm run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LastReads:
+    """The place of the last region that reads each value.
+
+    Attributes:
+        anywhere: In any region; the number of regions for results.
+        recorded: In a segment.
+        shapes: Values whose shapes constants of the capture follow from.
+    """
+
+    anywhere: dict[int, int]
+    recorded: dict[int, int]
+    shapes: frozenset[int]
+
+
+def last_reads(steps: Steps, regions: Sequence[Region], shapes: frozenset[int]) -> LastReads:
+    """Find the last region that reads each value.
+
+    Args:
+        steps: The steps.
+        regions: Their regions.
+        shapes: Values whose shapes constants of the capture follow from.
+    """
+    found = LastReads({}, {}, shapes)
+    for number, region in enumerate(regions):
+        for position in region.positions:
+            step = steps.items[position]
+            outside = [value for body in step.bodies.values() for value, _ in body.captured]
+            for value in (*step.inputs, *outside):
+                found.anywhere[value] = number
+                if region.is_segment:
+                    found.recorded[value] = number
+    found.anywhere.update(dict.fromkeys(steps.outputs, len(regions)))
+    return found
+
+
+def unlike(step: Step, relied: Specs, frame: Values, names: Sequence[str]) -> tuple[Decline, ...]:
+    """Compare results of a step with what they were in the warm run.
+
+    Args:
+        step: The step.
+        relied: Those of its results on which others rely, with their specs in the warm run.
+        frame: The values as they are.
+        names: Their names.
+
+    Returns:
+        One row for each that has another dtype, shape or device, or is no tensor.
+    """
+    rows: tuple[Decline, ...] = ()
+    for value, spec in relied:
+        held = frame[value]
+        if not (isinstance(held, torch.Tensor) and fits(spec, held)):
+            message = f"{names[value]!r} was {described(spec)} in the warm run and is now {described(held)}"
+            node = step.node
+            rows += (Decline(last_name(step), node.op, node.domain, Reason.DIVERGED, message),)
+    return rows
+
+
+def described(held: Any) -> str:
+    """The dtype and dims of a spec or a tensor, or what else there is, in a message."""
+    if hasattr(held, "dtype") and hasattr(held, "shape") and isinstance(held.dtype, torch.dtype):
+        return f"{str(held.dtype).removeprefix('torch.')}{list(held.shape)}"
+    return "absent" if held is None else "a sequence" if isinstance(held, tuple) else "strings"
+
+
+def shares(
+    steps: Steps,
+    observation: Observation,
+    regions: Sequence[Region],
+    frame: Values,
+    last: Mapping[int, int],
+    inputs: Iterable[int],
+    landed: Mapping[int, int],
+    *,
+    give: bool,
+) -> list[Shared]:
+    """List the memory that others than recorded calls read or write.
+
+    Args:
+        steps: The steps.
+        observation: What the warm run showed.
+        regions: Their regions.
+        frame: Values as the capture's run left them.
+        last: By value, the number of the last region that reads it; the number of regions for a result.
+        inputs: Values that are fed, in copies of the capture's own.
+        landed: Values that seams hand to segments, with the number of the seam's region.
+        give: Whether results may leave without a copy.
+    """
+    needed = _needed(steps, observation, regions, landed, last)
+    made = dict.fromkeys(
+        value
+        for region in regions
+        if region.is_segment
+        for position in region.positions
+        for value in steps.items[position].outputs
+    )
+    leaving = _leaving(steps, regions, frame) if give else set()
+    found: list[Shared] = []
+    for value in inputs:
+        found.append(Shared(frame[value], Use.INPUT, 0, needed.get(value, 0)))
+    for value, number in landed.items():
+        found.append(Shared(frame[value], Use.SHARED, number, max(number, needed.get(value, number))))
+    for value in made:
+        held = frame[value]
+        if isinstance(held, torch.Tensor) and value in needed:
+            use = Use.GIVEN if value in leaving else Use.SHARED
+            found.append(Shared(held, use, None, needed[value]))
+    return found
+
+
+def _needed(
+    steps: Steps,
+    observation: Observation,
+    regions: Sequence[Region],
+    landed: Mapping[int, int],
+    last: Mapping[int, int],
+) -> dict[int, int]:
+    """By value, the last region that reads its memory, through what a seam handed on of it as well."""
+    needed = dict(last)
+    behind: dict[int, set[int]] = {}
+    for region in regions:
+        if region.is_segment:
+            continue
+        inside: dict[int, set[int]] = {}
+        for position in region.positions:
+            step = steps.items[position]
+            roots: set[int] = set()
+            for value in may_alias(step, observation):
+                roots |= {value} | inside.get(value, set()) | behind.get(value, set())
+            for value in step.outputs:
+                if value != NOTHING:
+                    inside[value] = roots
+        behind.update((value, roots) for value, roots in inside.items() if value not in landed)
+    for value, roots in behind.items():
+        for root in roots:
+            needed[root] = max(needed.get(root, 0), last.get(value, 0))
+    return needed
+
+
+def _leaving(steps: Steps, regions: Sequence[Region], frame: Values) -> set[int]:
+    """Results that fill a storage of their own, which no seam reads and which no other result lies in."""
+    lent = {
+        _storage(frame[value])
+        for region in regions
+        if not region.is_segment
+        for position in region.positions
+        for value in reads(steps.items[position])
+    }
+    owners = [_storage(frame[value]) for value in steps.outputs]
+    return {
+        value
+        for value, owner in zip(steps.outputs, owners, strict=True)
+        if owner and owner not in lent and owners.count(owner) == 1 and _fills(frame[value])
+    }
+
+
+def _storage(held: object) -> int:
+    return held.untyped_storage()._cdata if isinstance(held, torch.Tensor) else 0
+
+
+def _fills(held: torch.Tensor) -> bool:
+    return (
+        held.is_contiguous()
+        and held.storage_offset() == 0
+        and held.nbytes == held.untyped_storage().nbytes() > 0
+        and not held.is_conj()
+        and not held.is_neg()
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,11 +7,9 @@ from typing import Any
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import Decline
-from torch_ort_session.runtime.captures.capture import Captured, Stage
-from torch_ort_session.runtime.captures.handover import clones
-from torch_ort_session.runtime.captures.relied import unlike
+from torch_ort_session.runtime.captures.capture import Captured, Stage, clones, unlike
 from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
-from torch_ort_session.runtime.values.delivery import Delivery
+from torch_ort_session.runtime.values.results import Delivery
 
 
 def replay(

@@ -14,18 +14,16 @@ from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.plan.verify import verify
 from torch_ort_session.runtime.captures.capture import Captured, Declined, capture
 from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.fused import fused_in, with_fused
 from torch_ort_session.runtime.captures.replay import replay
-from torch_ort_session.runtime.captures.warmup import Warm, frame_of
+from torch_ort_session.runtime.captures.warmup import Warm, frame_of, fused_in, with_fused
 from torch_ort_session.runtime.dispatch.policy import Entry
 from torch_ort_session.runtime.dispatch.state import Before, Machine, before_run, put_back
 from torch_ort_session.runtime.interpreter.profile import watch_capture
 from torch_ort_session.runtime.interpreter.program import Program, execute
 from torch_ort_session.runtime.interpreter.views import viewed
 from torch_ort_session.runtime.recorders.api import Diverged, Recorder
-from torch_ort_session.runtime.validation.tickets import counts, met_bad_data
-from torch_ort_session.runtime.values.delivery import Delivery
-from torch_ort_session.runtime.values.results import own
+from torch_ort_session.runtime.validation.validator import counts, met_bad_data
+from torch_ort_session.runtime.values.results import Delivery, own
 from torch_ort_session.trace import counters
 
 

@@ -15,8 +15,7 @@ from torch_ort_session.runtime.captures.capture import Captured
 from torch_ort_session.runtime.captures.warmup import Warm
 from torch_ort_session.runtime.engine.fast_path import Shortcut
 from torch_ort_session.runtime.recorders.backend import UNKNOWN, Readiness
-from torch_ort_session.runtime.values.allowed import Allowed
-from torch_ort_session.runtime.values.shapes import Padding
+from torch_ort_session.runtime.values.shapes import Allowed, Padding
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
 from torch_ort_session.trace import counters
 

@@ -2,22 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
+from torch_ort_session.errors import SessionError
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.runtime.dispatch.policy import Policy
-from torch_ort_session.runtime.dispatch.turns import Turns
 from torch_ort_session.runtime.dynamic.control_flow import Bodies
-from torch_ort_session.runtime.dynamic.memo import Memo
+from torch_ort_session.runtime.dynamic.growing import Memo
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.recorders.api import Recorder
 from torch_ort_session.runtime.recorders.arena import Arena
 from torch_ort_session.runtime.validation.validator import ValidationWord
 from torch_ort_session.trace.tracer import Tracer
+
+
+class Forked(Protocol):
+    """What has to be put right in a child; hashable, and weakly held."""
+
+    def after_fork(self) -> None:
+        """Give up what belonged to threads that are not there."""
+
+
+_FORKED: weakref.WeakSet[Forked] = weakref.WeakSet()
+
+
+def put_right(one: Forked) -> None:
+    """Call ``one.after_fork()`` in every child from now on, as long as it lives."""
+    _FORKED.add(one)
+
+
+def _in_child() -> None:
+    for one in list(_FORKED):
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+class Turns:
+    """Runs of one session that are under way; used by whoever holds its lock.
+
+    Attributes:
+        depth: How many there are, each within the one before.
+        due: What was asked for within a run, and is done at the end of the outermost.
+        abandon: Gives up what a run that was broken off has left for somebody to read.
+    """
+
+    __slots__ = ("abandon", "depth", "due")
+
+    def __init__(self, abandon: Callable[[], None] = lambda: None) -> None:
+        self.depth = 0
+        self.due: Callable[[], None] | None = None
+        self.abandon = abandon
+
+    def later(self, due: Callable[[], None]) -> bool:
+        """Do something at the end of the run that is under way; False when none is."""
+        if self.depth:
+            self.due = due
+        return bool(self.depth)
+
+    def give_up(self) -> None:
+        """No run is under way any more: the thread that was in them is gone."""
+        self.depth, self.due = 0, None
+
+    def settle(self) -> None:
+        """A run is over: do what was put off."""
+        due = self.due
+        if due is not None and not self.depth:
+            self.due = None
+            due()
+
+    def broken_off(self, error: BaseException) -> None:
+        """A run ends with an error, which is no :class:`Exception` where it was interrupted anywhere."""
+        if self.depth == 1 and not isinstance(error, Exception):
+            self.abandon()
+
+    @contextlib.contextmanager
+    def alone(self, what: str) -> Iterator[None]:
+        """A run that cannot take place within another one.
+
+        Args:
+            what: What it is called.
+
+        Raises:
+            SessionError: Another one is under way.
+        """
+        if self.depth:
+            raise SessionError(
+                f"{what} was asked for within a run of the same session, by a signal handler, a finalizer, a"
+                " hook or a kernel; do it after that run, or with another session"
+            )
+        self.depth += 1
+        try:
+            yield
+        except BaseException as error:
+            self.broken_off(error)
+            raise
+        finally:
+            self.depth -= 1
+            if self.due is not None:
+                self.settle()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

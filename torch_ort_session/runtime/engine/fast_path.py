@@ -16,11 +16,10 @@ from torch.autograd import forward_ad
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.runtime.captures.handover import Handover, clones
+from torch_ort_session.runtime.captures.capture import Handover, clones
 from torch_ort_session.runtime.recorders.api import Recording
 from torch_ort_session.runtime.recorders.cuda import feeds_for
-from torch_ort_session.runtime.values.context import stepwise
-from torch_ort_session.runtime.values.devices import emptied
+from torch_ort_session.runtime.values.context import emptied, stepwise
 from torch_ort_session.trace import counters
 
 if TYPE_CHECKING:

@@ -11,10 +11,19 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 
 from torch_ort_session.errors import KernelError, ModelError, SessionError
-from torch_ort_session.ir.graph import AttributeValue, Weight
-from torch_ort_session.ops.kernel import Body, Kernel, Value
+from torch_ort_session.ir.graph import AttributeValue, Graph, Weight
+from torch_ort_session.ops.kernel import Body, Kernel, Validation, Value
 from torch_ort_session.ops.signature import InputParam
-from torch_ort_session.plan.lowering.steps import NOTHING, BodySteps, Step, Steps, input_params
+from torch_ort_session.plan.lowering.build import build_steps
+from torch_ort_session.plan.lowering.steps import (
+    NOTHING,
+    BodyRuns,
+    BodySteps,
+    Setting,
+    Step,
+    Steps,
+    input_params,
+)
 from torch_ort_session.runtime.validation.validator import ValidationWord
 from torch_ort_session.runtime.values.results import storages
 
@@ -372,3 +381,37 @@ def _host(value: Any, form: str | None) -> Any:
     if form == "float":
         return float(number)
     return bool(number) if form == "bool" else number
+
+
+Builder = Callable[[Graph, tuple[str, ...]], Program]
+
+
+def builder(
+    device: torch.device,
+    placed: dict[str, Value],
+    validation: Validation | None,
+    bodies: BodyRuns | None = None,
+) -> Builder:
+    """What makes a program of a graph and output names.
+
+    Args:
+        device: Where it runs.
+        placed: Weights on that device, filled as they are needed; nothing else is kept of a session, so that
+            its memory goes when it goes.
+        validation: Where kernels report bad data.
+        bodies: Where control-flow bodies may be run otherwise than step by step.
+    """
+    constant = functools.partial(_placed, placed)
+    return functools.partial(_built, Setting(device, constant, validation=validation, bodies=bodies))
+
+
+def _built(setting: Setting, graph: Graph, names: tuple[str, ...]) -> Program:
+    return bind_steps(build_steps(graph, setting, names))
+
+
+def _placed(placed: dict[str, Value], name: str, weight: Weight, device: torch.device) -> Value:
+    if device.type == "cpu" or not isinstance(weight.data, torch.Tensor):
+        return weight.data
+    if name not in placed:
+        placed[name] = weight.data.to(device)
+    return placed[name]

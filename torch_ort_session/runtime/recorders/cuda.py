@@ -27,8 +27,7 @@ from torch_ort_session.runtime.recorders.api import (
 )
 from torch_ort_session.runtime.recorders.tape.native import NativeFeeds, NativeModule, NativeStrip
 from torch_ort_session.runtime.recorders.tape.prepack import Packing
-from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
-from torch_ort_session.runtime.recorders.tape.taped import TapeRecording
+from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder, TapeRecording
 from torch_ort_session.runtime.validation.word import FLAGS
 
 __all__ = [

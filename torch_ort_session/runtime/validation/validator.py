@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import torch
 
@@ -13,16 +16,314 @@ from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops import native_checks
 from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.native_checks import RangeCheck
-from torch_ort_session.options import Validate
+from torch_ort_session.options import Options, Validate
 from torch_ort_session.runtime.validation import word as layout
-from torch_ort_session.runtime.validation.deferral import ASK
-from torch_ort_session.runtime.validation.faults import Fault
-from torch_ort_session.runtime.validation.tickets import Ticket
-from torch_ort_session.runtime.validation.word import Check, fault_of, reader
-from torch_ort_session.runtime.values.context import transformed
+from torch_ort_session.runtime.validation.word import Check, Fault, fault_of, reader
+from torch_ort_session.runtime.values.context import transformed, watched
 
 if TYPE_CHECKING:
-    from torch_ort_session.runtime.validation.deferral import Deferral, Together
+    from torch_ort_session.runtime.dispatch.state import Machine
+    from torch_ort_session.runtime.interpreter.program import Program
+
+
+class Ticket(NamedTuple):
+    """Leave to use a validation word.
+
+    Attributes:
+        owner: The word.
+        generation: Its number among the owner's.
+    """
+
+    owner: ValidationWord
+    generation: int
+
+
+class Submission:
+    """The runs under one ticket, as a context; bodies of control flow run within it like any other step.
+
+    However it ends, the device is waited for once and the word is read once: bad data outranks what else went
+    wrong, since it may have been the cause. Where the word cannot be read the ticket stays, so that no run
+    begins until ``session.check()`` has read it.
+
+    Attributes:
+        word: The session's word.
+        machine: Relies on nothing that a run with bad data showed; None where nothing is noted of runs.
+        ticket: What it runs under.
+        open: Whether somebody has to read the word yet.
+        on_fault: Is told of bad data as well, before the caller is.
+    """
+
+    __slots__ = ("machine", "on_fault", "open", "ticket", "word")
+
+    def __init__(self, word: ValidationWord, machine: Machine | None) -> None:
+        self.word = word
+        self.machine = machine
+        self.ticket: Ticket | None = None
+        self.open = False
+        self.on_fault: Callable[[Fault], None] | None = None
+
+    @property
+    def unread(self) -> bool:
+        """Whether nobody has read the word."""
+        return self.ticket is not None and self.word.ticket is self.ticket
+
+    def __enter__(self) -> Submission:
+        """Begin.
+
+        Raises:
+            DeviceValidationError: The word was not read for the ticket before.
+        """
+        self.ticket = self.word.begin()
+        self.open = self.word.on = True
+        return self
+
+    def finish(self) -> None:
+        """Wait for the device, and read the word; once.
+
+        Raises:
+            DeviceValidationError: A kernel met bad data.
+            Exception: The word cannot be read.
+        """
+        if self.open and self.ticket is not None:
+            self.open = False
+            fault = self._read(self.ticket)
+            if fault is not None:
+                raise fault.error()
+
+    def peek(self) -> None:
+        """Wait for the device and look at the word, which stays as it is.
+
+        Raises:
+            DeviceValidationError: A kernel met bad data.
+            Exception: The word cannot be read.
+        """
+        fault = self.word.peek()
+        if fault is not None:
+            raise fault.error()
+
+    def leave(self) -> Ticket:
+        """Leave the word to be read by whoever reads the results."""
+        assert self.ticket is not None
+        self.open = False
+        return self.ticket
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.word.on = False
+        if error is None:
+            self.finish()
+        elif self.open and self.ticket is not None:
+            self.open = False
+            try:
+                fault = self._read(self.ticket)
+            except Exception as unread:
+                error.add_note(f"whether it met bad data is not known ({unread}); session.check() asks again")
+                return
+            if (
+                fault is not None
+                and isinstance(error, Exception)
+                and not isinstance(error, DeviceValidationError)
+            ):
+                raise fault.error() from error
+
+    def _read(self, ticket: Ticket) -> Fault | None:
+        try:
+            fault = self.word.read(ticket)
+        except Exception:
+            distrust(self.machine)
+            raise
+        if fault is not None:
+            distrust(self.machine)
+            if self.on_fault is not None:
+                self.on_fault(fault)
+        return fault
+
+
+class Within:
+    """A run within another one, which uses the word under the ticket of that one, as a context.
+
+    Attributes:
+        word: The session's word.
+        before: Whether it was on.
+    """
+
+    __slots__ = ("before", "word")
+
+    def __init__(self, word: ValidationWord) -> None:
+        self.word = word
+        self.before = word.on
+
+    def __enter__(self) -> None:
+        self.before, self.word.on = self.word.on, True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End.
+
+        Raises:
+            DeviceValidationError: A kernel met bad data, in this run or in the other one so far.
+        """
+        self.word.on = self.before
+        fault = self.word.peek() if error is None else None
+        if fault is not None:
+            raise fault.error()
+
+
+def submission(program: Program, machine: Machine | None) -> AbstractContextManager[Submission | None]:
+    """What a run is made in: nothing where none of its kernels looks at data, or nobody asks.
+
+    Where a mode or transform of the caller's sees every call there is no word either: it may be of data that
+    is not there.
+    """
+    word = program.validation
+    if word is None or watched():
+        return _NOTHING
+    inner = machine is not None and machine.turns.depth > 1 and word.ticket is not None
+    return Within(word) if inner else Submission(word, machine)
+
+
+_NOTHING: contextlib.nullcontext[None] = contextlib.nullcontext()
+
+
+def met_bad_data(program: Program) -> bool:
+    """Whether the run of a program that is under way met bad data so far; it waits for the device."""
+    return program.validation is not None and program.validation.flagged
+
+
+def counts(program: Program) -> bool:
+    """Whether steps of a program count, which a run that is made again must not do twice."""
+    return program.validation is not None and program.validation.counting
+
+
+def distrust(machine: Machine | None) -> None:
+    """Rely on nothing that the last run showed: its data was bad."""
+    if machine is not None:
+        machine.policy.distrust()
+        machine.memo.distrust()
+        machine.bodies.distrust()
+
+
+ASK = "read an output of it with binding.read(), or call session.check(), before the next run"
+"""What to do about a run that nobody asked about."""
+
+
+class Together:
+    """Runs under one ticket that are under way: whoever asks looks at the word, which stays theirs.
+
+    Attributes:
+        word: The session's word.
+        ticket: Of the runs.
+        advice: What another run has to wait for.
+    """
+
+    advice = (
+        "runs of binding.together() are under way; make other runs of the session after its block, or with "
+        "another session"
+    )
+
+    def __init__(self, word: ValidationWord, ticket: Ticket | None) -> None:
+        self.word = word
+        self.ticket = ticket
+        word.deferral = self
+
+    def tell(self) -> None:
+        """Look at the word.
+
+        Raises:
+            DeviceValidationError: A run met bad data so far.
+            Exception: The word cannot be read.
+        """
+        fault = self.word.peek()
+        if fault is not None:
+            raise fault.error()
+
+    def over(self) -> None:
+        """They are over."""
+        if self.word.deferral is self:
+            self.word.deferral = None
+
+
+class Deferral:
+    """The recipients of what the word says of one ticket.
+
+    The first of them that reads waits for the device, and then the word is free for the next run. If the data
+    was bad, each of them raises once.
+
+    Attributes:
+        word: The session's word.
+        ticket: Of the runs.
+        on_fault: Is told of bad data before anybody else.
+        waiting: Outputs that nobody has read since.
+        settled: Whether the word was read.
+        fault: What was wrong.
+        told: Whether anybody was told.
+        advice: What another run has to wait for.
+    """
+
+    advice = ASK
+
+    def __init__(
+        self,
+        word: ValidationWord,
+        ticket: Ticket,
+        on_fault: Callable[[Fault], None],
+        outputs: Iterable[str] = (),
+    ) -> None:
+        self.word = word
+        self.ticket = ticket
+        self.on_fault = on_fault
+        self.waiting = set(outputs)
+        self.settled = False
+        self.fault: Fault | None = None
+        self.told = False
+        word.deferral = self
+
+    def look(self, names: Iterable[str]) -> None:
+        """Somebody is about to read outputs.
+
+        Raises:
+            DeviceValidationError: The data was bad, and at least one of them was not read since.
+            Exception: The word cannot be read; the next one who reads tries again.
+        """
+        found = self.waiting.intersection(names)
+        if not found:
+            return
+        self._settle()
+        self.waiting -= found
+        if self.fault is not None:
+            self.told = True
+            raise self.fault.error()
+
+    def tell(self) -> None:
+        """Read the word if nobody has, and tell of bad data unless somebody was told.
+
+        Raises:
+            DeviceValidationError: The data was bad.
+            Exception: The word cannot be read.
+        """
+        self._settle()
+        if self.fault is not None and not self.told:
+            self.told = True
+            raise self.fault.error()
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody has anything to learn any more."""
+        return self.settled and (self.fault is None or not self.waiting)
+
+    def _settle(self) -> None:
+        if self.settled:
+            return
+        self.fault = self.word.read(self.ticket)
+        self.settled = True
+        # Whoever had this read is told: the tensors need not stay for anybody else.
+        self.word.deferral = None
+        if self.fault is None:
+            self.waiting.clear()
+        else:
+            self.on_fault(self.fault)
 
 
 _CLEAR = [0] * layout.SIZE
@@ -278,3 +579,98 @@ def checks_on(device: torch.device) -> Checks:
     """What makes numbers safe on a device: the native ops, or plain ones where there are none."""
     index, bounds = native_checks.index_check(device.type), native_checks.range_check(device.type)
     return PLAIN if index is None or bounds is None else Checks(index, bounds)
+
+
+Receipt = Mapping[str, tuple[int, ...]]
+"""How often each expert was chosen, by the name of the mixture's node."""
+
+
+class CountingWord(ValidationWord):
+    """A word beside which mixtures count. The counts are those of one ticket, and are given once.
+
+    Attributes:
+        counts: int64 [experts] on the word's device, by name, domain and operator of the node.
+        receipt: The counts of the last ticket that was read and told of no bad data.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self.counts: dict[tuple[str, str, str], torch.Tensor] = {}
+        self.receipt: Receipt | None = None
+
+    @property
+    def counting(self) -> bool:
+        """Mixtures are asked to count."""
+        return True
+
+    def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
+        """Count the experts that a node chose: see :class:`~torch_ort_session.ops.kernel.Validation`."""
+        key = (node.name, node.domain, node.op)
+        counts = self.counts.get(key)
+        if counts is None:
+            with torch.inference_mode(False):
+                counts = torch.zeros(count, dtype=torch.int64, device=self.word.device)
+            self.counts[key] = counts
+        chosen = experts.detach().reshape(-1)
+        counts.scatter_add_(0, chosen, torch.ones_like(chosen))
+
+    def uncounting(self) -> Callable[[], None]:
+        """What takes back all that is counted from now on."""
+        before = {key: counts.clone() for key, counts in self.counts.items()}
+
+        def uncount() -> None:
+            for key, counts in self.counts.items():
+                if key in before:
+                    counts.copy_(before[key])
+                else:
+                    counts.zero_()
+
+        return uncount
+
+    def begin(self) -> Ticket:
+        """Clear the word and the counts for the next ticket."""
+        ticket = super().begin()
+        self.receipt = None
+        for counts in self.counts.values():
+            counts.zero_()
+        return ticket
+
+    def read(self, ticket: Ticket) -> Fault | None:
+        """Read the word, and where it tells of nothing the counts."""
+        fault = super().read(ticket)
+        if fault is None:
+            self.receipt = {name: tuple(found.tolist()) for (name, _, _), found in self.counts.items()}
+        return fault
+
+    def take(self) -> Receipt:
+        """The counts of the last run; once.
+
+        Raises:
+            DeviceValidationError: There are none: no run has ended well since they were given.
+        """
+        if self.receipt is None:
+            raise DeviceValidationError(
+                "there are no routes: no run has ended well since they were given; run the model, and ask "
+                "once after each run",
+                kind="no routes",
+            )
+        receipt, self.receipt = self.receipt, None
+        return receipt
+
+
+def word_for(device: torch.device, options: Options) -> ValidationWord | Unvalidated:
+    """Where the kernels of a session report to, as its options say."""
+    return CountingWord(device) if options.routes else validation_for(device, options.validate)
+
+
+def routes_of(validation: ValidationWord | Unvalidated) -> Receipt:
+    """The counts of a session's last run; see :meth:`CountingWord.take`.
+
+    Raises:
+        DeviceValidationError: There are none, or the session does not count.
+    """
+    if isinstance(validation, CountingWord):
+        return validation.take()
+    raise DeviceValidationError(
+        "the session counts no routes; load it with Options(routes=True)", kind="no routes"
+    )
