@@ -11,7 +11,7 @@ import torch
 import torch_ort_session
 from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.runtime.captures.warmup import frame_of, with_fused
-from torch_ort_session.runtime.recorders import cuda as record
+from torch_ort_session.runtime.recorders import devices
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
 Piece = Callable[[], object]
@@ -63,13 +63,13 @@ def pieces_of(model: Any, feed: Mapping[str, Any]) -> tuple[list[Piece], str]:
     Returns:
         The pieces, and what to know about them; none, with the reason, where nothing is recorded.
     """
-    native = record._native_module()
+    native = devices._native_module()
     if native is None:
         return [], "the extension is not built"
     session = torch_ort_session.load(model)
     for _ in range(2):
         session.run(None, feed)
-    machine = session._machine
+    machine = session._engine.state
     warm = next((entry.warm for _, entry in machine.policy.everything() if entry.warm is not None), None)
     if warm is None:
         return [], "not captured"
@@ -99,7 +99,7 @@ def pieces_of(model: Any, feed: Mapping[str, Any]) -> tuple[list[Piece], str]:
 
 
 def _fed(session: torch_ort_session.Session, feed: Mapping[str, Any]) -> Mapping[str, Any]:
-    _, _, intake = session._program(tuple(port.name for port in session.outputs))
+    _, _, intake = session._engine.program(tuple(port.name for port in session.outputs))
     fed: Mapping[str, Any] = intake(feed)
     return fed
 
@@ -120,7 +120,7 @@ def one_by_one(
 
     What a tape without a call takes, and the clock, is taken off each.
     """
-    native = record._native_module()
+    native = devices._native_module()
     assert native is not None
     empty = native.Tape().replay
 

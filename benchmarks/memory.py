@@ -93,7 +93,7 @@ def allocated(call: Callable[[], object]) -> Peak:
 
 def captured_of(session: torch_ort_session.Session) -> Captured | None:
     """The only capture of a session."""
-    entries = session._machine.policy.entries.values()
+    entries = session._engine.state.policy.entries.values()
     return next((entry.captured for entry in entries if entry.captured is not None), None)
 
 

@@ -44,11 +44,11 @@ CHOICE = (
 
 
 def plans(session: tos.Session) -> list[BodyPlan]:
-    return list(session._machine.bodies.plans.values())
+    return list(session._engine.state.bodies.plans.values())
 
 
 def body_entries(session: tos.Session) -> Iterator[BodyEntry]:
-    return session._machine.bodies.entries()
+    return session._engine.state.bodies.entries()
 
 
 def body_states(session: tos.Session) -> list[str]:

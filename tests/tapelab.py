@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from torch_ort_session.ops import native
-from torch_ort_session.runtime.recorders.cuda import Diverged, Recorder, Refused, recorder_for
+from torch_ort_session.runtime.recorders.api import Diverged, Recorder, Refused
+from torch_ort_session.runtime.recorders.devices import recorder_for
 
 Body = Callable[[torch.Tensor], Any]
 ROOT = Path(__file__).resolve().parent.parent

@@ -29,10 +29,11 @@ from torch_ort_session.runtime.bindings.bound import (
 )
 from torch_ort_session.runtime.bindings.delivery import Recipients, defers
 from torch_ort_session.runtime.bindings.shared_caches import Caches
+from torch_ort_session.runtime.dynamic.growing import memo_of
 from torch_ort_session.runtime.engine.run import capture_now, replay_now, run, run_eagerly
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.validation.validator import Submission
+from torch_ort_session.runtime.validation.validator import ValidationScope
 from torch_ort_session.runtime.values.context import RunModes
 from torch_ort_session.runtime.values.overlap import overlap
 from torch_ort_session.runtime.values.results import Delivery, Owned
@@ -76,9 +77,10 @@ class Binding:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        machine = session._machine
+        self._engine = session._engine
+        machine = session._engine.state
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
-        self._machine = replace(machine, policy=machine.policy.child(), memo=machine.memo.child())
+        self._machine = replace(machine, policy=machine.policy.child(), memo=memo_of(machine).child())
         self._attached = Attached()
         self._recipients = Recipients(self._machine, self._attached, defers(session.options))
         self._gone = "no capture was made"
@@ -96,7 +98,7 @@ class Binding:
             InputError: The name is unknown, bound otherwise, or no tensor to the model; the tensor has
                 another device, dtype, rank or static dim, or shares memory with one that is written.
         """
-        with self._session._lock:
+        with self._engine.lock:
             self._attach(bind_input(self._session.graph, name, tensor, self._device_of(name)), 0)
 
     def output(self, name: str, tensor: torch.Tensor) -> None:
@@ -110,7 +112,7 @@ class Binding:
             InputError: As for :meth:`input`; also when the tensor cannot be written.
         """
         session = self._session
-        with session._lock:
+        with session._engine.lock:
             self._attach(bind_output(session.graph, name, tensor, session.device), 0)
 
     def state(
@@ -140,7 +142,7 @@ class Binding:
                 entries than ``length``.
         """
         session = self._session
-        with session._lock:
+        with session._engine.lock:
             room = (capacity_dim, length)
             made = bind_state(session.graph, (past, present), tensor, room, self._device_of(past))
             self._attach(made, length)
@@ -151,11 +153,11 @@ class Binding:
         Raises:
             InputError: Nothing is bound to it.
         """
-        with self._session._lock:
+        with self._engine.lock:
             if self._attached.find(name) is None:
                 raise self._attached.unknown(name, "bound")
             self._retire(f"{name!r} was unbound")
-            self._machine.memo.unbind()
+            memo_of(self._machine).unbind()
             self._attached.remove(name)
 
     def length(self, name: str) -> int:
@@ -164,7 +166,7 @@ class Binding:
         Raises:
             InputError: It is no state with a capacity_dim.
         """
-        with self._session._lock:
+        with self._engine.lock:
             return self._attached.length(self._attached.growing(name))
 
     def set_length(self, name: str, length: int) -> None:
@@ -173,7 +175,7 @@ class Binding:
         Raises:
             InputError: It is no state with a capacity_dim, or does not hold so many.
         """
-        with self._session._lock:
+        with self._engine.lock:
             self._ready()
             self._recipients.settle()
             self._attached.set_length(self._attached.growing(name), length)
@@ -264,12 +266,12 @@ class Binding:
         Raises:
             DeviceValidationError: A run met bad data; with ``validate="deferred"`` the readers are told.
         """
-        with self._session._lock, self._recipients.together(*self._program()):
+        with self._engine.lock, self._recipients.together(*self._program()):
             yield
 
     def reset(self) -> None:
         """Drop this binding's captures; tensors and lengths stay."""
-        with self._session._lock:
+        with self._engine.lock:
             self._retire("reset() dropped the last one")
 
     def read(self, name: str) -> Any:
@@ -279,7 +281,7 @@ class Binding:
             InputError: Nothing is bound to it, and no run has given it.
             DeviceValidationError: The run that made it met bad data, and this output was not read since.
         """
-        with self._session._lock:
+        with self._engine.lock:
             self._ready()
             bound = self._attached.find(name, output=True)
             self._recipients.look((name if bound is None else bound.target,))
@@ -300,7 +302,7 @@ class Binding:
         Raises:
             InputError: Nothing is bound to the name, or the value does not fit. Nothing was written.
         """
-        with self._session._lock:
+        with self._engine.lock:
             self._ready()
             bound = self._attached.find(name)
             if bound is None:
@@ -315,7 +317,7 @@ class Binding:
 
     def snapshot(self) -> Snapshot:
         """Copies of every state's valid part, and the lengths."""
-        with self._session._lock, RunModes(self._session.device, False, None):
+        with self._engine.lock, RunModes(self._session.device, False, None):
             self._ready()
             self._recipients.look(bound.target for bound in self._attached if bound.role == "state")
             return self._attached.snapshot()
@@ -326,7 +328,7 @@ class Binding:
         Raises:
             InputError: The states are not those of the snapshot. Nothing was written.
         """
-        with self._session._lock, RunModes(self._session.device, False, None):
+        with self._engine.lock, RunModes(self._session.device, False, None):
             self._ready()
             self._recipients.settle()
             self._attached.restore(snapshot)
@@ -342,7 +344,7 @@ class Binding:
 
     def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
         tracer = self._machine.tracer
-        with self._session._lock, self._machine.turns.alone("a run of a binding"):
+        with self._engine.lock, self._machine.turns.alone("a run of a binding"):
             if not tracer.watching():
                 return self._made(feed, act)
             with tracer.run("binding", self._machine.policy.counters):
@@ -352,7 +354,7 @@ class Binding:
         session = self._session
         ready = self._ready()
         names = tuple([info.name for info in session.graph.outputs])
-        program, keys, intake = session._program(names)
+        program, keys, intake = session._engine.program(names)
         fed = self._attached.fed(feed, intake)
         self._machine = self._caches.machine(self._machine, self._attached.whole_states())
         program, outputs = self._caches.runs(program, names)
@@ -367,7 +369,7 @@ class Binding:
             self._attach_again(bound)
         return self._attached.ready()
 
-    def _delivery(self, ready: Prepared, names: tuple[str, ...], made: Submission | None) -> Delivery:
+    def _delivery(self, ready: Prepared, names: tuple[str, ...], made: ValidationScope | None) -> Delivery:
         def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
             nbytes = self._recipients.deliver(made, names, self._caches.given(results), owned)
             self._machine.policy.counters[counters.DELIVERED] += nbytes
@@ -408,4 +410,4 @@ class Binding:
 
     def _program(self) -> tuple[Program, tuple[str, ...]]:
         names = tuple([info.name for info in self._session.graph.outputs])
-        return self._session._program(names)[0], names
+        return self._engine.program(names)[0], names

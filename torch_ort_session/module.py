@@ -24,7 +24,7 @@ from torch_ort_session.plan.lowering.placement import is_small
 from torch_ort_session.plan.lowering.steps import Setting
 from torch_ort_session.runtime.interpreter.program import Program, bind_steps, execute
 from torch_ort_session.runtime.interpreter.symbolic import execute_traced, is_traced
-from torch_ort_session.runtime.validation.validator import submission, validation_for
+from torch_ort_session.runtime.validation.validator import validation_for, validation_scope
 from torch_ort_session.runtime.values import feeds
 from torch_ort_session.runtime.values.context import RunModes
 from torch_ort_session.runtime.values.results import Outputs, own
@@ -107,7 +107,7 @@ class ModuleRun:
         # A graph that is exported would switch gradients itself, and an error in between leave them off.
         mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad
         modes = RunModes(device, mode, self.session.options.num_threads)
-        with turn, modes, submission(program, None):
+        with turn, modes, validation_scope(program.validation):
             (execute_traced if is_traced(inputs.values()) else execute)(program, values)
             results = [values[i] for i in program.steps.outputs]
             results = own(results, program.constants, inputs.values(), device)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,27 +16,15 @@ from torch_ort_session.ir.graph import Graph, Model
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.ports import Port, port_of
 from torch_ort_session.ir.text import byte_size, weight_bytes
-from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
-from torch_ort_session.plan.analysis.static_values import key_feed_candidates
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.dispatch.policy import Policy, Rules
-from torch_ort_session.runtime.dispatch.state import Machine, Turns, put_right
-from torch_ort_session.runtime.dynamic.control_flow import Bodies, enter
-from torch_ort_session.runtime.engine.fast_path import at_once
-from torch_ort_session.runtime.engine.run import PaddedRun, as_run, completed, run_eagerly
-from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Program, builder
-from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.recorders.backend import BackendReport, backend_report, ready_on, recorders
-from torch_ort_session.runtime.recorders.cuda import recorder_or_reason
-from torch_ort_session.runtime.validation.validator import routes_of, submission, word_for
-from torch_ort_session.runtime.values import feeds
-from torch_ort_session.runtime.values.context import RunModes, resolve_device, stepwise
-from torch_ort_session.runtime.values.feeds import Intake
+from torch_ort_session.runtime.engine.engine import Engine
+from torch_ort_session.runtime.engine.run import as_run, completed
+from torch_ort_session.runtime.recorders.backend import BackendReport, backend_report
+from torch_ort_session.runtime.validation.validator import routes_of
+from torch_ort_session.runtime.values.context import RunModes, resolve_device
 from torch_ort_session.runtime.values.results import Outputs, wanted_names
-from torch_ort_session.runtime.values.shapes import allowed, padding
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -62,30 +47,7 @@ class Session:
         self._model = Model(
             lower(model.graph), model.opsets, model.ir_version, model.producer, model.metadata, model.source
         )
-        self._device = device
-        self._options = options
-        self._weights: dict[str, Value] = {}
-        self._programs: OrderedDict[tuple[str, ...], tuple[Program, frozenset[str], Intake]] = OrderedDict()
-        self._validation = word_for(device, options)
-        self._lock = threading.RLock()
-        bodies = Bodies(None if options.capture == "off" else enter)
-        arena, rules = Arena(device), self._rules(options)
-        self._machine = Machine(
-            graph=self._model.graph,
-            build=builder(device, self._weights, self._validation, bodies.door),
-            policy=Policy(rules),
-            recorder=recorders(
-                rules.ready, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
-            ),
-            arena=arena,
-            required=options.capture == "required",
-            minimum=1 if device.type == "cpu" else 4,
-            verify=options.verify,
-            bodies=bodies,
-            turns=Turns(self._validation.abandon),
-        )
-        self._program(tuple(info.name for info in self._model.graph.outputs))
-        put_right(self)
+        self._engine = Engine(self._model.graph, device, options)
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -101,12 +63,12 @@ class Session:
     @property
     def device(self) -> torch.device:
         """Where the session runs."""
-        return self._device
+        return self._engine.device
 
     @property
     def options(self) -> Options:
         """How it runs."""
-        return self._options
+        return self._engine.options
 
     @property
     def graph(self) -> Graph:
@@ -128,8 +90,8 @@ class Session:
             InputError: A feed does not fit.
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
-        results = self._run(None, self.feed_of(args, kwargs))
-        return results[0] if len(results) == 1 else Outputs(self._names(), results)
+        results = self._engine.run(None, self.feed_of(args, kwargs))
+        return results[0] if len(results) == 1 else Outputs(self._engine.names, results)
 
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
         """Run with onnxruntime's order of arguments.
@@ -151,8 +113,8 @@ class Session:
             kind = type(feed).__name__
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
         if output_names is None:
-            return self._run(None, feed)
-        return self._run(wanted_names(output_names), feed)
+            return self._engine.run(None, feed)
+        return self._engine.run(wanted_names(output_names), feed)
 
     def module(self, *, trainable: bool = False) -> SessionModule:
         """The model as a ``torch.nn.Module`` with weights of its own.
@@ -172,12 +134,12 @@ class Session:
 
     def trace(self) -> AbstractContextManager[Timeline]:
         """Watch runs: ``with session.trace() as timeline: ...``, then print or save the timeline."""
-        return self._machine.tracer.trace(self._lock, self._model.source)
+        return self._engine.state.tracer.trace(self._engine.lock, self._model.source)
 
     def stats(self) -> dict[str, int]:
         """Counters since the session was made: captures, replays, declines, retirements and so on."""
-        with self._lock:
-            return statistics(self._machine)
+        with self._engine.lock:
+            return statistics(self._engine.state)
 
     def plan(self, feed: Mapping[str, Any], output_names: Sequence[str] | None = None) -> Plan:
         """When and where runs on feeds like this one happen; it runs once, eagerly, to find out.
@@ -193,13 +155,13 @@ class Session:
             InputError: A feed does not fit.
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
-        names = self._names() if output_names is None else wanted_names(output_names)
-        with self._lock, self._machine.turns.alone("a plan"):
-            program, keys, intake = self._program(names)
-            fed = as_run(self._machine, names, intake(completed(self._machine, feed)))
-            modes = RunModes(self._device, False, self._options.num_threads)
-            with modes, submission(program, self._machine):
-                return plan_of(self._machine, program, names, keys, fed)
+        names = self._engine.names if output_names is None else wanted_names(output_names)
+        with self._engine.lock, self._engine.state.turns.alone("a plan"):
+            program, keys, intake = self._engine.program(names)
+            fed = as_run(self._engine.state, names, intake(completed(self._engine.state, feed)))
+            modes = RunModes(self._engine.device, False, self._engine.options.num_threads)
+            with modes, self._engine.state.validation_scope(program):
+                return plan_of(self._engine.state, program, names, keys, fed)
 
     def explain(self, feed: Mapping[str, Any] | None = None) -> str:
         """What runs and why, in words.
@@ -211,25 +173,20 @@ class Session:
         """
         if feed is not None:
             return explain(self.plan(feed))
-        if self._options.capture == "off":
+        if self._engine.options.capture == "off":
             return "capture is off: every run is eager"
-        with self._lock:
-            return describe_entries(self._machine)
+        with self._engine.lock:
+            return describe_entries(self._engine.state)
 
     def backend_report(self) -> BackendReport:
         """What the session runs with: torch, the compiled extension, what records, which kernels use it."""
-        with self._lock:
-            policy, ready = self._machine.policy, self._machine.policy.rules.ready
-            return backend_report(ready, self._options.capture, self.graph, policy.quarantined)
+        with self._engine.lock:
+            policy, ready = self._engine.state.policy, self._engine.state.policy.rules.ready
+            return backend_report(ready, self._engine.options.capture, self.graph, policy.quarantined)
 
     def release_memory(self) -> None:
         """Drop every capture and its memory, at the end of a run within one; signatures warm up again."""
-        with self._lock:
-            if self._machine.turns.later(self.release_memory):
-                return
-            self._machine.policy.release()
-            self._machine.memo.clear()
-            self._machine.bodies.release()
+        self._engine.release_memory()
 
     def check(self) -> None:
         """Ask whether a run that was not asked about met bad data: a binding's with ``validate="deferred"``.
@@ -237,13 +194,13 @@ class Session:
         Raises:
             DeviceValidationError: It did, and nobody was told.
         """
-        with self._lock:
-            self._validation.check()
+        with self._engine.lock:
+            self._engine.validation.check()
 
     def routes(self) -> Mapping[str, tuple[int, ...]]:
         """How often mixtures chose each expert in the last run, by node; once, else DeviceValidationError."""
-        with self._lock:
-            return routes_of(self._validation)
+        with self._engine.lock:
+            return routes_of(self._engine.validation)
 
     def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         """A feed by name from what a call was given.
@@ -266,98 +223,19 @@ class Session:
                 raise InputError(f"input {name!r} was given by position and by name", name=name)
         return {**feed, **kwargs}
 
-    def _names(self, wanted: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        return tuple([info.name for info in self._model.graph.outputs]) if wanted is None else wanted
-
-    def _run(self, wanted: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
-        with self._lock:
-            turns = self._machine.turns
-            turns.depth += 1
-            try:
-                return self._turn(turns.depth > 1, wanted, feed)
-            except BaseException as error:
-                turns.broken_off(error)
-                raise
-            finally:
-                # A call before it could be interrupted.
-                turns.depth -= 1
-                if turns.due is not None:
-                    turns.settle()
-
-    def _turn(self, inner: bool, wanted: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
-        tracer = self._machine.tracer
-        if inner or not tracer.watching():
-            again = None if inner or self._options.num_threads else at_once(self._machine, wanted, feed)
-            return again if isinstance(again, list) else self._perform(self._names(wanted), feed, again)
-        names = self._names(wanted)
-        with tracer.run(", ".join(names), self._machine.policy.counters):
-            return self._perform(names, feed)
-
-    def _perform(
-        self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
-    ) -> list[Any]:
-        program, keys, intake = self._program(names)
-        fed = intake(completed(self._machine, feed))
-        if self._machine.tracer.observer.on:
-            program = watch_program(program, fed, self._machine.tracer)
-        grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
-        modes = RunModes(self._device, grad, self._options.num_threads)
-        padded = PaddedRun(self._machine, names, fed)
-        with padded, modes, submission(program, self._machine):
-            if grad:
-                return run_eagerly(program, feeds.recordable(fed), self._device)
-            if self._options.capture == "off" or stepwise() or self._machine.turns.depth > 1:
-                return run_eagerly(program, fed, self._device)
-            return padded.run(program, keys, failed)
-
-    def _program(self, names: tuple[str, ...]) -> tuple[Program, frozenset[str], Intake]:
-        """The steps for some outputs, feeds whose value may be part of the signature, and their intake."""
-        found = self._programs.get(names)
-        if found is None:
-            graph = self._model.graph
-            program = self._machine.build(graph, names)
-            candidates = key_feed_candidates(program.steps)
-            places = zip(program.steps.input_names, program.steps.inputs, strict=True)
-            keys = frozenset(name for name, place in places if place in candidates)
-            on_host = program.steps.host_inputs
-            intake = Intake(graph.inputs, graph.initializers, self._device, on_host)
-            found = self._programs[names] = (program, keys, intake)
-            while len(self._programs) > _PROGRAMS:
-                self._programs.popitem(last=False)
-        else:
-            self._programs.move_to_end(names)
-        return found
-
     def __repr__(self) -> str:
-        lines = [f"Session({self._model.source!r}, device={str(self._device)!r})"]
+        lines = [f"Session({self._model.source!r}, device={str(self._engine.device)!r})"]
         lines += [f"  input  {port}" for port in self.inputs]
         lines += [f"  output {port}" for port in self.outputs]
         nodes = sum(1 for _ in self._model.graph.all_nodes())
         lines.append(f"  {nodes} nodes, {byte_size(weight_bytes(self._model.graph))} of weights")
         return "\n".join(lines)
 
-    def _rules(self, options: Options) -> Rules:
-        may, plans, fuse = options.capture_only, options.max_plans, options.fuse
-        found = padding(options.buckets, self.inputs, self.outputs, self._device)
-        return Rules(allowed(may, self.inputs), found, ready_on(self._device), plans, fuse=fuse)
-
-    def after_fork(self) -> None:
-        """In a forked child: give up a run that another thread of the parent was in."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
-        else:
-            self._lock = threading.RLock()
-            # Bindings go on with their own machines, which share the turns and belong to the policy.
-            self._machine.turns.give_up()
-            self._machine.policy.abandon()
-            self._machine = self._machine.renewed()
-            self._validation.forget()
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Session, (self._model, self._device, self._options))
+        return (Session, (self._model, self._engine.device, self._engine.options))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Session:
-        return Session(self._model, self._device, self._options)
+        return Session(self._model, self._engine.device, self._engine.options)
 
 
 def load(

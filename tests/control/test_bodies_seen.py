@@ -113,7 +113,7 @@ regions
 def test_the_page_shows_the_same() -> None:
     session = session_on(STEADY)
     plan = session.plan(fed())
-    told = session._machine.bodies.told
+    told = session._engine.state.bodies.told
     warmed(session, fed(), 3)
     shown = page(plan, "a loop", told=told)
     assert "body: 14 steps" in shown

@@ -18,7 +18,7 @@ from textmodel import declare, operator
 
 import torch_ort_session as tos
 from torch_ort_session.plan.partition.report import Reason
-from torch_ort_session.runtime.recorders.cuda import Recorder
+from torch_ort_session.runtime.recorders.api import Recorder
 
 CAPTURED, REPLAYED = "body captures", "body replays"
 MIXED = (

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.ops import native
-from torch_ort_session.runtime.recorders.cuda import feeds_for
+from torch_ort_session.runtime.recorders.devices import feeds_for
 from torch_ort_session.runtime.recorders.tape.native import NativeFeeds
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")

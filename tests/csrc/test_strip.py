@@ -8,7 +8,7 @@ import pytest
 import torch
 from tapelab import needs_extension
 
-from torch_ort_session.runtime.recorders.cuda import strips_for
+from torch_ort_session.runtime.recorders.devices import strips_for
 
 pytestmark = needs_extension
 

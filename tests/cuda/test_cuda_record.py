@@ -14,7 +14,8 @@ from cudalab import KINDS, RealLab, make_lab
 from expecttest import assert_expected_inline
 from fake_driver import FakeError, FakeLab
 
-from torch_ort_session.runtime.recorders.cuda import CudaRecorder, Refused
+from torch_ort_session.runtime.recorders.api import Refused
+from torch_ort_session.runtime.recorders.cuda import CudaRecorder
 
 CUDA = torch.device("cuda", 0)
 

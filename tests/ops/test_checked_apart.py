@@ -54,7 +54,7 @@ def test_a_divisor_that_is_constant_is_not_looked_at() -> None:
     def word_of(text: str, **weights: Any) -> object:
         session = tos.load(model(text, weights=weights))
         session.run(None, {"x": torch.arange(4)})
-        return {key[0] for key in session._validation.numbers}  # type: ignore[union-attr]
+        return {key[0] for key in session._engine.validation.numbers}  # type: ignore[union-attr]
 
     text = "g (int64[n] x) => (int64[n] y) { [ratio] y = Div(x, d) }"
     assert word_of(text, d=torch.tensor([2, 3, -1, 5])) == set()
@@ -67,4 +67,4 @@ def test_a_divisor_that_is_constant_is_not_looked_at() -> None:
 def test_floats_divide_without_a_word() -> None:
     session = load("g (float[n] x, float[n] d) => (float[n] y) { [ratio] y = Div(x, d) }")
     session.run(None, {"x": torch.ones(2), "d": torch.zeros(2)})
-    assert session._validation.generation == 0  # type: ignore[union-attr]
+    assert session._engine.validation.generation == 0  # type: ignore[union-attr]

@@ -15,7 +15,9 @@ import torch_ort_session as tos
 from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.runtime.dispatch.policy import Entry
-from torch_ort_session.runtime.recorders.cuda import Recorder, Recording, Refused, TapeRecorder, recorder_for
+from torch_ort_session.runtime.recorders.api import Recorder, Recording, Refused
+from torch_ort_session.runtime.recorders.devices import recorder_for
+from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
 Feed = Mapping[str, Any]
 CHAIN = (
@@ -59,12 +61,12 @@ def cpu_recorder() -> Recorder:
 
 def injected(session: tos.Session, recorder: Callable[[], Recorder | str]) -> tos.Session:
     """The session with another recorder."""
-    session._machine = dataclasses.replace(session._machine, recorder=recorder)
+    session._engine.state = dataclasses.replace(session._engine.state, recorder=recorder)
     return session
 
 
 def entries(session: tos.Session) -> list[Entry]:
-    return list(session._machine.policy.entries.values())
+    return list(session._engine.state.policy.entries.values())
 
 
 def states(session: tos.Session) -> list[str]:

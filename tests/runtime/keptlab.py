@@ -8,7 +8,7 @@ from torch_ort_session.runtime.dynamic.growing import Kept
 
 def all_kept(session: tos.Session) -> list[Kept]:
     """What is kept of each form of growing feeds, the oldest first."""
-    return list(session._machine.memo._kept.values())
+    return list(session._engine.state.memo._kept.values())
 
 
 def kept(session: tos.Session) -> Kept:

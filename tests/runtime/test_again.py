@@ -29,13 +29,13 @@ class Watched:
     def __init__(self, text: str, patch: pytest.MonkeyPatch) -> None:
         self.session, self.eager = pair(text)
         self.long = 0
-        perform = self.session._perform
+        perform = self.session._engine._run
 
         def noted(*args: Any) -> list[Any]:
             self.long += 1
             return perform(*args)
 
-        patch.setattr(self.session, "_perform", noted)
+        patch.setattr(self.session._engine, "_run", noted)
 
     def short(self, feed: dict[str, Any], mode: Any = None) -> bool:
         before = self.long
@@ -192,7 +192,7 @@ def test_there_is_none_with_seams_with_verify_or_with_threads(monkeypatch: pytes
         session, _ = pair(text, **options)
         for _ in range(8):
             session.run(None, {"x": torch.rand(3) + 1, "w": torch.rand(3) + 1})
-        assert states(session) == ["captured"] and session._machine.policy.shortcut is None
+        assert states(session) == ["captured"] and session._engine.fast is None
     session, _ = pair(CHAIN, num_threads=1)
     threads = torch.get_num_threads()
     for _ in range(8):
@@ -204,7 +204,7 @@ def test_a_recording_that_fails_on_the_shortcut_is_taken_care_of(monkeypatch: py
     watched = Watched(CHAIN, monkeypatch)
     for _ in range(6):
         watched.short({"x": torch.randn(3), "w": torch.randn(3)})
-    shortcut = watched.session._machine.policy.shortcut
+    shortcut = watched.session._engine.fast
     assert shortcut is not None
     with monkeypatch.context() as patch:
         patch.setattr(type(shortcut.recording), "replay", failing)
@@ -247,9 +247,9 @@ def test_a_recording_that_checks_nothing_leaves_the_word_alone_but_when_somebody
     watched = Watched(text, monkeypatch)
     for _ in range(6):
         watched.short({"x": torch.randn(3, 2)})
-    shortcut = watched.session._machine.policy.shortcut
+    shortcut = watched.session._engine.fast
     assert shortcut is not None and not shortcut.checks
-    word = watched.session._validation
+    word = watched.session._engine.validation
     before = word.generation
     assert watched.short({"x": torch.randn(3, 2)}) and word.generation == before
     ticket = word.begin()

@@ -21,8 +21,8 @@ from benchmarks import fetch, recipes
 from torch_ort_session import Bucket
 from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.report import Reason
-from torch_ort_session.runtime.engine import padded
-from torch_ort_session.runtime.recorders.cuda import TapeRecorder
+from torch_ort_session.runtime.engine import run as runner
+from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
 WIDTH, WORDS = 8, 40
 ATTENTION = (
@@ -214,7 +214,7 @@ def test_verify_refuses_a_bucket_whose_padding_changes_results() -> None:
         same(session.run(None, feed), eager.run(None, feed))
     assert counted(session, "refused buckets", "padded runs", "captures") == (2, 2, 1)
     assert [
-        row.reason for report in session._machine.policy.learnt.refused.values() for row in report.rows
+        row.reason for report in session._engine.state.policy.learnt.refused.values() for row in report.rows
     ] == [Reason.BUCKET] * 2
     feed = {"x": torch.zeros(1, 3)}
     other = loaded(SUM, buckets=(Bucket("s", (4,)),), verify=True)
@@ -240,7 +240,7 @@ def test_an_interrupted_comparison_refuses_no_bucket(monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(padded, "run_eagerly", interrupted)
+        patch.setattr(runner, "run_eagerly", interrupted)
         session.run(None, feed)
     session.run(None, feed)
     assert counted(session, "refused buckets", "probe mismatches", "padded runs") == (0, 0, 2)

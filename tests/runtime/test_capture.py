@@ -34,7 +34,7 @@ from textmodel import declare, message, operator
 
 import torch_ort_session as tos
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.recorders.cuda import Recorder
+from torch_ort_session.runtime.recorders.api import Recorder
 
 SEAMS = (
     "g (float[n] x, float[n] w) => (float[k] y, int64[1,k] z)"
@@ -141,7 +141,7 @@ def test_m3_an_arena_that_cannot_be_had_is_a_decline(monkeypatch: pytest.MonkeyP
     def block(nbytes: int) -> torch.Tensor:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte")
 
-    monkeypatch.setattr(session._machine.arena, "block", block)
+    monkeypatch.setattr(session._engine.state.arena, "block", block)
     for _ in range(3):
         agree(session, eager, feed())
     assert reasons(session) == [Reason.MEMORY]
@@ -171,7 +171,7 @@ def test_m3_nothing_capturable_lists_every_region() -> None:
 
 def test_m3_a_segment_below_the_minimum_runs_eagerly() -> None:
     session, eager = pair("g (float[n] x) => (int64[1,k] y, float[n] z) { z = Exp(x) y = NonZero(z) }")
-    session._machine = dataclasses.replace(session._machine, minimum=2)
+    session._engine.state = dataclasses.replace(session._engine.state, minimum=2)
     for _ in range(4):
         agree(session, eager, {"x": torch.randn(3)})
     assert reasons(session) == [Reason.NOTHING, Reason.SHORT, Reason.SEAM]
@@ -216,7 +216,7 @@ def test_m2_a_required_capture_leaves_the_random_state_alone() -> None:
 
 def test_m2_a_required_capture_that_breaks_is_an_error_and_is_tried_again() -> None:
     session = session_on(CHAIN, capture="required")
-    working = session._machine.recorder
+    working = session._engine.state.recorder
     injected(session, lambda: Failing(2, lambda: OSError("out of order")))
     session.run(None, feed())
     session.run(None, feed())
@@ -244,7 +244,7 @@ def test_m2_bad_data_in_the_run_that_captures_is_the_data_s_own_error(capture: s
 @pytest.mark.parametrize("at", range(1, STEPS + 1))
 def test_an_interrupt_in_a_capture_leaves_the_session_usable(at: int) -> None:
     session, eager = pair(CHAIN)
-    working = session._machine.recorder
+    working = session._engine.state.recorder
     warmed(session, feed(), 2)
     injected(session, lambda: Failing(at, KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

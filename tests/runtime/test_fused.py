@@ -15,7 +15,7 @@ import torch_ort_session as tos
 from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.fuse import is_fused
 from torch_ort_session.plan.partition.report import Reason
-from torch_ort_session.runtime.recorders.cuda import Recorder
+from torch_ort_session.runtime.recorders.api import Recorder
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason="the extension is not built")
 
@@ -175,7 +175,9 @@ def test_bodies_of_a_loop_are_fused_as_well() -> None:
     for _ in range(6):
         feed = {"x": torch.rand(8, 64), "n": torch.tensor(5)}
         assert torch.equal(session.run(None, feed)[0], eager.run(None, feed)[0])
-    bodies = [entry.captured for entry in session._machine.bodies.entries() if entry.captured is not None]
+    bodies = [
+        entry.captured for entry in session._engine.state.bodies.entries() if entry.captured is not None
+    ]
     told = [call.step.node.op for held in bodies for stage in held.stages for call in stage.calls]
     assert "Fused(Mul, Add)" in told and "Fused(Sqrt, Neg, Abs)" in told
 

@@ -175,7 +175,7 @@ def test_m14_a_batch_that_changes_is_another_form(proto: Any, verify: bool) -> N
     run(session, eager, first_feed(SIZE, 1, past=13), 8)
     found = growth(session)
     assert found["captures"] == 2 and "ineligible" not in found and "rebuilt" not in found
-    assert len(session._machine.memo._kept) == 2
+    assert len(session._engine.state.memo._kept) == 2
     assert session.stats()[counters.MISMATCHES] == 0
 
 

@@ -307,7 +307,7 @@ def test_m14_a_trace_shows_the_steps_that_are_run_and_changes_none() -> None:
 def test_m14_release_memory_drops_what_is_kept() -> None:
     session, eager = both(hidden("reshape"))
     agree(session, eager, lengths(range(3, 9), 6))
-    assert "steps are known beforehand" in str(session._machine.memo)
+    assert "steps are known beforehand" in str(session._engine.state.memo)
     session.release_memory()
     assert not all_kept(session)
     agree(session, eager, lengths(range(9, 15), 6))
@@ -316,7 +316,7 @@ def test_m14_release_memory_drops_what_is_kept() -> None:
 
 def test_m14_forms_have_a_cap() -> None:
     memo = Memo(forms=2)
-    program = tos.load(model(PICK))._program(("y", "z"))[0]
+    program = tos.load(model(PICK))._engine.program(("y", "z"))[0]
     forms = []
     for width in range(2, 6):
         signatures = [signature_of(("y",), {"x": torch.zeros(n, width)}, ()) for n in (3, 4)]

@@ -13,9 +13,10 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops._helpers.layout import channels_last
-from torch_ort_session.runtime.recorders.cuda import TapeRecording, unavailable
+from torch_ort_session.runtime.recorders.devices import unavailable
 from torch_ort_session.runtime.recorders.tape import prepack as packing
 from torch_ort_session.runtime.recorders.tape.prepack import Packing
+from torch_ort_session.runtime.recorders.tape.recorder import TapeRecording
 
 pytestmark = pytest.mark.skipif(bool(unavailable(torch.device("cpu"))), reason="the extension is not built")
 
@@ -46,7 +47,7 @@ def session_of(shape: tuple[int, ...], w: Tensor, attributes: str = "", **option
 
 def convolved(session: tos.Session) -> bool:
     """Whether the convolution itself is recorded, whose result has no slot."""
-    (entry,) = (entry for _, entry in session._machine.policy.everything())
+    (entry,) = (entry for _, entry in session._engine.state.policy.everything())
     assert entry.captured is not None
     (stage,) = entry.captured.stages
     assert isinstance(stage.recording, TapeRecording)

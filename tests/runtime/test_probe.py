@@ -28,7 +28,8 @@ from torch_ort_session.errors import PlanError
 from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.dispatch import paths as attempts
-from torch_ort_session.runtime.recorders.cuda import Recorder, recorder_for
+from torch_ort_session.runtime.recorders.api import Recorder
+from torch_ort_session.runtime.recorders.devices import recorder_for
 
 
 @declare
@@ -116,7 +117,7 @@ def test_verify_poisons_slots(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(poison)
         return recorder_for(device, poison=poison) or cpu_recorder()
 
-    monkeypatch.setattr("torch_ort_session.runtime.recorders.cuda.recorder_for", noted)
+    monkeypatch.setattr("torch_ort_session.runtime.recorders.devices.recorder_for", noted)
     for verify in (False, True):
         proto = model("g (float[n] x) => (float[n] y) { a = Exp(x) y = Neg(a) }")
         warmed(tos.load(proto, options=tos.Options(verify=verify)), {"x": torch.randn(3)})

@@ -179,7 +179,7 @@ def test_m22_a_capture_made_with_another_build_is_not_replayed() -> None:
     for _ in range(6):
         agree(session, eager, feed())
     assert counted(session, "captures", "retirements") == (1, 0)
-    rebuild(session._machine.policy)
+    rebuild(session._engine.state.policy)
     agree(session, eager, feed())
     assert reasons(session) == [Reason.NOT_WARMED] and states(session) == ["warm"]
     for _ in range(4):
@@ -219,5 +219,5 @@ device was cpu and is cuda:0; extension was /lib/_native.so, ABI 2 and is /other
 
 def test_m22_quarantined_operators_are_reported() -> None:
     session = session_on(CHAIN)
-    session._machine.policy.quarantine("", "Exp")
+    session._engine.state.policy.quarantine("", "Exp")
     assert session.backend_report().quarantined == ("ai.onnx::Exp",)

@@ -18,7 +18,7 @@ from benchmarks import decoder
 from torch_ort_session import Bucket
 from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
-from torch_ort_session.runtime.recorders.cuda import Recorder
+from torch_ort_session.runtime.recorders.api import Recorder
 
 X = {"x": torch.tensor([1.0, 2.0, 3.0])}
 ONE = "g (float[n] x) => (float[n] y) { y = Exp(x) }"
@@ -27,7 +27,7 @@ PICK = "g (float[n] x) => (int64[1,k] y) { a = Exp(x) z = NonZero(a) y = Neg(z) 
 
 
 def rows(session: tos.Session) -> Iterator[Decline]:
-    for _, entry in session._machine.policy.everything():
+    for _, entry in session._engine.state.policy.everything():
         yield from () if entry.report is None else entry.report.rows
 
 
@@ -46,7 +46,7 @@ def control_flow() -> list[Decline]:
 
 def loose() -> list[Decline]:
     session = session_on(TWO)
-    session._machine.policy.learnt.loose.add("Exp_0")
+    session._engine.state.policy.learnt.loose.add("Exp_0")
     return after(session)
 
 
@@ -61,7 +61,7 @@ def from_data() -> list[Decline]:
 
 def short_of(session: tos.Session) -> list[Decline]:
     """Where no segment is long enough, reports tell of every step."""
-    session._machine = dataclasses.replace(session._machine, minimum=4)
+    session._engine.state = dataclasses.replace(session._engine.state, minimum=4)
     return after(session)
 
 
@@ -74,7 +74,7 @@ def growth() -> list[Decline]:
     for _ in range(12):
         got = session.run(None, feed)
         feed = decoder.next_feed(feed, dict(zip([port.name for port in session.outputs], got, strict=True)))
-    (kept,) = session._machine.memo._kept.values()
+    (kept,) = session._engine.state.memo._kept.values()
     assert kept.entry is not None and kept.entry.captured is not None
     stages = kept.entry.captured.stages
     return [
@@ -87,7 +87,7 @@ def growth() -> list[Decline]:
 def not_warmed() -> list[Decline]:
     session = session_on(TWO)
     warmed(session, X, 3)
-    policy = session._machine.policy
+    policy = session._engine.state.policy
     other = dataclasses.replace(policy.rules.ready, torch="another torch")
     policy.rules = dataclasses.replace(policy.rules, ready=other)
     return after(session, 1)
@@ -143,7 +143,7 @@ def padded() -> list[Decline]:
     text = "g (float[n] x) => (float[1] t) { t = ReduceSum (x) }"
     session = session_on(text, buckets=(Bucket("n", (4,), pad={"x": 1}),), verify=True)
     session.run(None, X)
-    return [row for report in session._machine.policy.learnt.refused.values() for row in report.rows]
+    return [row for report in session._engine.state.policy.learnt.refused.values() for row in report.rows]
 
 
 FOUND: dict[Reason, Callable[[], list[Decline]]] = {

@@ -18,14 +18,10 @@ from torch.overrides import _len_torch_function_stack
 
 from torch_ort_session.errors import KernelError
 from torch_ort_session.ops import native
-from torch_ort_session.runtime.recorders import cuda as record
-from torch_ort_session.runtime.recorders.cuda import (
-    Recorder,
-    RecordingStats,
-    Refused,
-    TapeRecorder,
-    recorder_for,
-)
+from torch_ort_session.runtime.recorders import devices
+from torch_ort_session.runtime.recorders.api import Recorder, RecordingStats, Refused
+from torch_ort_session.runtime.recorders.devices import recorder_for
+from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
 CPU = torch.device("cpu")
 
@@ -55,17 +51,17 @@ def test_without_the_extension_there_is_no_recorder_for_the_cpu(
 ) -> None:
     monkeypatch.setattr(native, "status", lambda: native.Status(None, False, "extension not built"))
     assert recorder_for(CPU) is None
-    assert record.unavailable(CPU) == "extension not built"
+    assert devices.unavailable(CPU) == "extension not built"
 
 
 def test_there_is_no_recorder_for_other_devices() -> None:
     assert recorder_for(torch.device("meta")) is None
-    assert record.unavailable(torch.device("meta")) == "there is no recorder for meta devices"
+    assert devices.unavailable(torch.device("meta")) == "there is no recorder for meta devices"
 
 
 @needs_extension
 def test_with_the_extension_there_is_a_recorder_for_the_cpu() -> None:
-    assert record.unavailable(CPU) == ""
+    assert devices.unavailable(CPU) == ""
     assert isinstance(recorder_for(CPU), TapeRecorder)
 
 

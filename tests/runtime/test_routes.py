@@ -160,7 +160,7 @@ def test_m23_runs_together_are_asked_about_one_by_one() -> None:
 def test_m23_off_by_default_and_then_nothing_is_noted() -> None:
     session = tos.load(mixtures())
     session.run(None, feed(0))
-    word = session._validation
+    word = session._engine.validation
     assert isinstance(word, ValidationWord) and not word.counting
     assert [key[0] for key in word.numbers] == ["pick"]
     assert_expected_inline(

@@ -31,7 +31,7 @@ def feed(index: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def word_of(session: tos.Session) -> ValidationWord:
-    word = session._validation
+    word = session._engine.validation
     assert isinstance(word, ValidationWord)
     return word
 
@@ -334,7 +334,7 @@ def test_m11_an_interrupt_passes_through_and_ends_its_ticket(monkeypatch: pytest
 def test_m11_an_error_of_a_replay_ends_its_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
     session = session_on(PICK)
     warmed(session, feed(GOOD), runs=5)
-    shortcut = session._machine.policy.shortcut
+    shortcut = session._engine.fast
     assert shortcut is not None and shortcut.validation is word_of(session)
 
     def broken(*_: object) -> None:

@@ -77,7 +77,7 @@ def test_m11_a_child_process_is_not_held_up_by_a_run_of_another_thread() -> None
     started, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with session._lock:
+        with session._engine.lock:
             word.begin()
             started.set()
             over.wait(30)
@@ -111,7 +111,7 @@ def test_m18_a_binding_goes_on_in_a_child_process_of_a_run_of_another_thread() -
     started, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with session._lock, session._machine.turns.alone("a run"):
+        with session._engine.lock, session._engine.state.turns.alone("a run"):
             started.set()
             over.wait(30)
 

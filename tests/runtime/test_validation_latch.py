@@ -18,9 +18,9 @@ from runtime.test_validation import unreadable, word_of
 from textmodel import message, model
 
 import torch_ort_session as tos
+from torch_ort_session.runtime.bindings.attached import write
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.validator import ValidationWord
-from torch_ort_session.runtime.values.results import write
 
 CAPACITY, WIDTH, WORDS = 8, 8, 12
 BAD = 99

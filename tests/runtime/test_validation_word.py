@@ -24,7 +24,6 @@ from torch_ort_session.plan.lowering.build import build_steps
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.lowering.steps import Setting
 from torch_ort_session.runtime.captures.warmup import frame_of
-from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.interpreter.program import bind_steps
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.validator import (
@@ -32,7 +31,7 @@ from torch_ort_session.runtime.validation.validator import (
     Ticket,
     ValidationWord,
     checks_on,
-    submission,
+    validation_scope,
 )
 
 CPU = torch.device("cpu")
@@ -237,8 +236,7 @@ def test_m11_kernels_report_into_it(name: str, one: ValidationWord) -> None:
 
     def run(index: list[int]) -> torch.Tensor:
         values = frame_of(program, {"x": x, "i": torch.tensor(index)})
-        machine: Machine | None = None
-        with submission(program, machine):
+        with validation_scope(program.validation):
             for call in program.calls:
                 call.call(values)
             result = values[program.steps.outputs[0]]

@@ -33,7 +33,7 @@ class Lab:
         }
         self.views = Views(self.counted, verify=verify)
         session = tos.load(model(text))
-        self.program: Program = session._program(("y", "z", "v", "u"))[0]
+        self.program: Program = session._engine.program(("y", "z", "v", "u"))[0]
         self.bound: BoundProgram = bound_program(self.program, frozenset(names), self.views)
         self.k = torch.randn(4, 6)
 
@@ -305,7 +305,7 @@ def test_m15_an_unbound_tensor_is_held_no_longer() -> None:
     holders = torch._C._storage_Use_Count(storage._cdata)
     binding.unbind("k")
     assert torch._C._storage_Use_Count(storage._cdata) < holders
-    assert session._machine.memo is not binding._machine.memo
+    assert session._engine.state.memo is not binding._machine.memo
     assert binding._machine.memo._bound is None
 
 
@@ -362,7 +362,7 @@ def test_m15_a_capture_that_is_dropped_holds_no_views() -> None:
     session = tos.load(model(SEAMS))
     for _ in range(6):
         session.run(None, {"k": torch.randn(4, 6), "x": torch.randn(4, 6)})
-    (entry,) = session._machine.policy.entries.values()
+    (entry,) = session._engine.state.policy.entries.values()
     assert entry.captured is not None
     nodes = [node for stage in entry.captured.stages if stage.views for node in stage.views.nodes]
     assert len(nodes) == 2 and all(node.kept is not None for node in nodes)

@@ -62,7 +62,7 @@ def test_m15_views_of_weights_are_kept_and_those_of_feeds_are_made() -> None:
     session, eager = grown(VIEWS)
     # The Transpose that is left is that of the feed.
     assert ops(session) == ["MatMul", "Transpose"]
-    names = session._program(("y", "t", "v"))[0].steps.names
+    names = session._engine.program(("y", "t", "v"))[0].steps.names
     assert [names[value] for view in views(session) for value in view.outputs] == ["a", "b", "c", "v"]
     assert session.stats()[counters.VIEWS] == 4 * 2
     check(session, eager, 20)
@@ -117,7 +117,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("what", LAYOUTS)
 def test_m15_a_view_that_would_be_made_otherwise_is_told(what: str) -> None:
     session, _ = grown(VIEWS)
-    program = session._program(("y", "t", "v"))[0]
+    program = session._engine.program(("y", "t", "v"))[0]
     assert view_difference(program, views(session)) == ""
     first = views(session)[0]
     ((value, made),) = first.outputs.items()

@@ -47,7 +47,7 @@ def test_a_child_does_not_wait_for_a_run_of_another_thread(session: tos.Session)
     inside, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with session._lock:
+        with session._engine.lock:
             inside.set()
             done.wait(60)
 

@@ -15,7 +15,7 @@ from textmodel import operator, wrapped
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.runtime.dispatch.state import Turns
-from torch_ort_session.runtime.validation.validator import Submission, ValidationWord
+from torch_ort_session.runtime.validation.validator import ValidationScope, ValidationWord
 
 TEXT = (
     "g (float[n] x) => (float[n] y, float[n] z) { a = Exp(x) b = Neg(a) c = tests.Call(b)"
@@ -184,7 +184,9 @@ def test_m16_bodies_of_a_run_within_a_run_are_not_those_of_the_outer_one(inside:
         torch.testing.assert_close(session(x), want)
 
 
-@pytest.mark.parametrize("place", [(ValidationWord, "begin"), (Submission, "__exit__"), (Turns, "settle")])
+@pytest.mark.parametrize(
+    "place", [(ValidationWord, "begin"), (ValidationScope, "__exit__"), (Turns, "settle")]
+)
 @pytest.mark.parametrize("bound", [False, True])
 def test_m11_an_interrupt_anywhere_leaves_the_session_usable(
     monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], bound: bool
@@ -210,9 +212,9 @@ def test_m11_an_interrupt_anywhere_leaves_the_session_usable(
 
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, interrupted)
-            session._machine.turns.due = session.release_memory if name == "settle" else None
+            session._engine.state.turns.due = session.release_memory if name == "settle" else None
             with contextlib.suppress(KeyboardInterrupt):
                 call()
         call()
         torch.testing.assert_close(session(x, i), -x.exp()[i])
-    assert session._machine.turns.depth == 0
+    assert session._engine.state.turns.depth == 0

@@ -70,7 +70,7 @@ def test_options_and_device_travel() -> None:
     other = pickle.loads(pickle.dumps(one))
     assert other.device == torch.device("cpu")
     assert copy.deepcopy(one).device == torch.device("cpu")
-    assert (other._options, copy.deepcopy(one)._options) == (one._options, one._options)
+    assert (other.options, copy.deepcopy(one).options) == (one.options, one.options)
 
 
 def test_a_session_of_a_file_needs_the_file_no_longer(tmp_path: Path) -> None:

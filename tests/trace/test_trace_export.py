@@ -94,4 +94,4 @@ def test_m24_torchs_profiler_shows_regions_and_seams_by_name(traced: bool) -> No
             "torch_ort_session: segment 2",
         ]
     assert session.stats()["replays"] == 1
-    assert not session._machine.tracer.observer.on
+    assert not session._engine.state.tracer.observer.on

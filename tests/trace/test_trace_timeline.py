@@ -32,7 +32,7 @@ def within(inner: Span, outer: Span) -> bool:
 def test_m24_the_table_tells_decisions_phases_regions_and_operators() -> None:
     session = session_on(SEAM)
     ticks = itertools.count(step=1000)
-    timeline = session._machine.tracer.observer = Timeline("model.onnx", clock=lambda: next(ticks))
+    timeline = session._engine.state.tracer.observer = Timeline("model.onnx", clock=lambda: next(ticks))
     for turn in range(6):
         session(torch.full((4,), 1.0 + turn))
     assert_expected_inline(
@@ -216,7 +216,7 @@ def test_m24_nothing_that_was_put_around_a_call_outlives_the_trace() -> None:
     with session.trace():
         for turn in range(5):
             session(torch.full((4,), 1.0 + turn))
-    machine = session._machine
+    machine = session._engine.state
     (entry,) = machine.policy.entries.values()
     assert entry.captured is not None
     assert entry.warm is not None
@@ -238,7 +238,7 @@ def test_m24_while_nobody_watches_nobody_is_told() -> None:
         run = mark = _never
 
     session = session_on(SEAM)
-    session._machine.tracer.observer = Deaf()
+    session._engine.state.tracer.observer = Deaf()
     for turn in range(5):
         session(torch.full((4,), 1.0 + turn))
     assert session.stats()["replays"] == 2

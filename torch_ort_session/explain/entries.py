@@ -12,6 +12,8 @@ from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.runtime.captures.warmup import with_fused
 from torch_ort_session.runtime.dispatch.policy import Entry, Policy
 from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dynamic.control_flow import bodies_of
+from torch_ort_session.runtime.dynamic.growing import memo_of
 from torch_ort_session.runtime.recorders.api import RecordingStats
 
 
@@ -24,9 +26,9 @@ def statistics(machine: Machine) -> dict[str, int]:
     """
     policy = machine.policy
     entries = [entry for _, entry in policy.everything()]
-    bodies = list(machine.bodies.entries())
+    bodies = list(bodies_of(machine).entries())
     held = [entry.captured.memory for entry in (*entries, *bodies) if entry.captured is not None]
-    held += [captured.memory for captured in machine.memo.captures()]
+    held += [captured.memory for captured in memo_of(machine).captures()]
     places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
     return {
         **policy.counters,
@@ -54,7 +56,7 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
 
     def told(body: BodySteps) -> Mapping[str, Any]:
         shown.add(body)
-        return machine.bodies.told(body)
+        return bodies_of(machine).told(body)
 
     for signature, entry in policy.everything():
         runs = f"{entry.runs} run{'' if entry.runs == 1 else 's'}"
@@ -67,13 +69,13 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
-    others = [body for body in machine.bodies.plans if body not in shown]
+    others = [body for body in bodies_of(machine).plans if body not in shown]
     if others:
         latched = any(entry.latched for _, entry in policy.everything())
         parts += _other_bodies(machine, others, latched)
     if policy.rules.padding is not None:
         parts.append(_padded(policy))
-    if growing := str(machine.memo):
+    if growing := str(memo_of(machine)):
         parts.append(growing)
     if policy.demoted:
         parts.append(f"key feeds with too many values: {', '.join(sorted(policy.demoted))}")
@@ -88,7 +90,8 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
 def _other_bodies(machine: Machine, bodies: Sequence[BodySteps], latched: bool) -> list[str]:
     """Bodies within bodies, and those of signatures without a plan; not those that were folded away."""
     found = [
-        {"body": body.name, "steps": len(body.steps.items), **machine.bodies.told(body)} for body in bodies
+        {"body": body.name, "steps": len(body.steps.items), **bodies_of(machine).told(body)}
+        for body in bodies
     ]
     worth = [body for body in found if latched or body["signatures"]]
     return ["\n".join(body_lines({"bodies": worth}))] if worth else []

@@ -17,8 +17,9 @@ from torch_ort_session.options import Capture
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
 from torch_ort_session.runtime.bindings.bound import Bound, check_apart, check_name, is_count, marks_of, told
 from torch_ort_session.runtime.bindings.shared_caches import Rows
+from torch_ort_session.runtime.validation.word import write_latched
 from torch_ort_session.runtime.values.context import stepwise
-from torch_ort_session.runtime.values.results import Owned, write
+from torch_ort_session.runtime.values.results import Owned
 from torch_ort_session.runtime.values.signature import BoundForm
 
 
@@ -264,7 +265,7 @@ class Attached:
             names: Of the outputs.
             results: Of the run; they may lie in anybody's memory.
             owned: Gives memory to those that are not bound.
-            word: A validation word that nobody has read; see :func:`~.delivery.write`.
+            word: A validation word that nobody has read; see :func:`write`.
 
         Returns:
             How many bytes were written.
@@ -347,3 +348,41 @@ class Attached:
             )
             lines.append(f"  {bound.role} {bound.label}: {told(bound.tensor)}{part}")
         return "\n".join(lines)
+
+
+def write(
+    moves: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    written: Collection[int],
+    word: torch.Tensor | None = None,
+) -> int:
+    """Copy every result to its place, as if all were copied at once.
+
+    Args:
+        moves: Pairs of a place and what goes there, of one shape and dtype.
+        written: Identities of the storages of all places.
+        word: A validation word that nobody has read: what it tells of bad data keeps places as they are.
+
+    Returns:
+        Bytes that were copied, if any were.
+    """
+    places: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
+    nbytes = 0
+    for place, value in moves:
+        if value.untyped_storage()._cdata in written:
+            if _same(place, value):
+                continue
+            # Another copy may come first and overwrite it: an output may be a state's old value.
+            value = value.clone()
+        places.append(place)
+        values.append(value)
+        nbytes += value.nbytes
+    if word is not None:
+        write_latched(places, values, word)
+    elif places:
+        torch._foreach_copy_(places, values)
+    return nbytes
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()

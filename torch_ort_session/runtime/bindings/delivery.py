@@ -12,10 +12,8 @@ from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.validation.validator import (
     Deferral,
-    Submission,
     Together,
-    distrust,
-    submission,
+    ValidationScope,
 )
 from torch_ort_session.runtime.validation.word import Fault
 from torch_ort_session.runtime.values.results import Owned
@@ -55,19 +53,19 @@ class Recipients:
         self.attached = attached
         self.late = late
         self.firsts = 0
-        self.group: Submission | None = None
+        self.group: ValidationScope | None = None
         self.lengths: list[dict[str, int]] = []
         self.deferrals: list[Deferral] = []
 
     @contextlib.contextmanager
-    def run(self, program: Program) -> Iterator[Submission | None]:
+    def run(self, program: Program) -> Iterator[ValidationScope | None]:
         """What one run is made in: a ticket of its own, that of several runs, or none.
 
         Raises:
             DeviceValidationError: The run met bad data, or the word was not read since the run before.
         """
         if self.group is None:
-            with submission(program, self.machine) as made:
+            with self.machine.validation_scope(program) as made:
                 self.firsts = self._counted()
                 yield made
             return
@@ -78,7 +76,7 @@ class Recipients:
         finally:
             # Later runs of the ticket would rely on what this one showed before anybody has asked.
             if shown != self._counted() and word.flagged:
-                distrust(self.machine)
+                self.machine.distrust()
             word.on = False
 
     @contextlib.contextmanager
@@ -92,8 +90,8 @@ class Recipients:
         Raises:
             DeviceValidationError: A run met bad data, or the word was not read since the run before.
         """
-        made = submission(program, self.machine) if self.group is None else None
-        if not isinstance(made, Submission) or made.word.counting:
+        made = self.machine.validation_scope(program) if self.group is None else None
+        if not isinstance(made, ValidationScope) or made.word.counting:
             # Routes are told for each run.
             yield
             return
@@ -117,7 +115,7 @@ class Recipients:
                 Deferral(made.word, made.leave(), self._put_back)
 
     def deliver(
-        self, made: Submission | None, names: tuple[str, ...], results: Sequence[Any], owned: Owned
+        self, made: ValidationScope | None, names: tuple[str, ...], results: Sequence[Any], owned: Owned
     ) -> int:
         """Write the results of a run to where they belong; see :meth:`Attached.deliver`.
 
@@ -183,12 +181,12 @@ class Recipients:
     def _counted(self) -> int:
         return sum(self.machine.policy.counters[name] for name in _FIRSTS)
 
-    def _can_ask(self, made: Submission) -> bool:
+    def _can_ask(self, made: ValidationScope) -> bool:
         """Whether everything that is written lies where the word does."""
         place = made.word.word.device.type
         return all(bound.tensor.device.type == place for bound in self.attached if bound.target)
 
-    def _defer(self, made: Submission) -> None:
+    def _defer(self, made: ValidationScope) -> None:
         outputs = [bound.target for bound in self.attached if bound.target]
         # Whoever asks by session.check() alone never looks.
         self._forget()
@@ -198,7 +196,7 @@ class Recipients:
         self.deferrals = [deferral for deferral in self.deferrals if not deferral.over]
 
     def _put_back(self, fault: Fault) -> None:
-        distrust(self.machine)
+        self.machine.distrust()
         if fault.done < len(self.lengths):
             self.attached.put_lengths(self.lengths[fault.done])
             self.attached.unbound = {}

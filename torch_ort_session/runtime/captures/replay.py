@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import Decline
 from torch_ort_session.runtime.captures.capture import Captured, Stage, clones, unlike
+from torch_ort_session.runtime.interpreter.profile import fed_bytes, region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
+from torch_ort_session.runtime.interpreter.views import Views
+from torch_ort_session.runtime.recorders.api import Finished, Recording, RecordingStats, Shared
 from torch_ort_session.runtime.values.results import Delivery
+from torch_ort_session.trace.observer import SEGMENT, Facts, Observer
 
 
 def replay(
@@ -108,3 +115,99 @@ def _call(captured: Captured, bound: BoundStep, frame: Values) -> None:
 def _release(bound: BoundStep, frame: Values) -> None:
     for value in bound.release:
         frame[value] = None
+
+
+def viewed(captured: Captured, counted: dict[str, int], *, verify: bool) -> Captured:
+    """A capture whose seams make no views again of what it owns: its static inputs and its landings.
+
+    Args:
+        captured: The capture.
+        counted: Where it counts.
+        verify: Whether views are made again all the same and compared.
+    """
+    steps = captured.warm.program.steps
+    places = dict(zip(steps.input_names, steps.inputs, strict=True))
+    roots = {places[name] for name, _ in captured.copied}
+    stages = []
+    for stage in captured.stages:
+        views = Views(counted, verify=verify)
+        if stage.recording is None:
+            roots.update(value for value, _ in stage.landings)
+            calls = views.over(stage.calls, steps.template, roots)
+            stage = replace(stage, calls=calls, views=views) if views.nodes else stage
+        stages.append(stage)
+    return replace(captured, stages=tuple(stages))
+
+
+def watch_capture(captured: Captured, fed: Mapping[str, Value], observer: Observer) -> Captured:
+    """A capture that tells of its regions, for one replay."""
+    observer.mark("trace")
+    copied = captured.memory.static_inputs
+    observer.note(**{"copied bytes": copied, "borrowed bytes": max(0, fed_bytes(fed) - copied)})
+    stages = tuple(_stage(stage, number, observer) for number, stage in enumerate(captured.stages))
+    whole = None if captured.whole is None else stages[0].recording
+    rest = list(captured.warm.unassuming)
+    for number, stage in enumerate(stages if whole is None else ()):
+        positions = stage.region.positions
+        told = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
+        for position, bound in zip(positions, told, strict=True):
+            rest[position] = bound
+    warm = replace(captured.warm, unassuming=tuple(rest))
+    observer.mark("bind")
+    return replace(captured, warm=warm, stages=stages, whole=whole)
+
+
+def _stage(stage: Stage, number: int, observer: Observer) -> Stage:
+    calls = watch_calls(stage.calls, stage.region, number, observer)
+    if stage.recording is None:
+        return replace(stage, calls=calls)
+    size = {"nodes": len(stage.calls), "calls": stage.recording.stats.calls}
+    facts = {**size, **region_facts(stage.region, number)}
+    return replace(stage, calls=calls, recording=_Watched(stage.recording, number, facts, observer))
+
+
+class _Watched:
+    """A recording that tells of its replays."""
+
+    def __init__(self, inner: Recording, number: int, facts: Facts, observer: Observer) -> None:
+        self.inner = inner
+        self.number = number
+        self.facts = facts
+        self.observer = observer
+
+    @property
+    def stats(self) -> RecordingStats:
+        """What it holds."""
+        return self.inner.stats
+
+    def finish(
+        self,
+        keep: Iterable[torch.Tensor],
+        foreign: Iterable[torch.Tensor] = (),
+        block: Callable[[int], torch.Tensor] | None = None,
+        inputs: Sequence[torch.Tensor] | None = None,
+    ) -> None:
+        """Pass it on."""
+        self.inner.finish(keep, foreign, block, inputs)
+
+    def finish_all(
+        self,
+        stages: Sequence[Recording | None],
+        shared: Sequence[Shared],
+        block: Callable[[int], torch.Tensor],
+    ) -> Finished:
+        """Pass it on."""
+        return self.inner.finish_all(stages, shared, block)
+
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Pass it on."""
+        return self.inner.give(results)
+
+    def replay(self, word: torch.Tensor | None = None) -> bool:
+        """Make every call again, and tell how long that took."""
+        with self.observer.span(SEGMENT, segment_name(self.number), self.facts):
+            return self.inner.replay(word)
+
+    def close(self) -> None:
+        """Pass it on."""
+        self.inner.close()

@@ -14,15 +14,13 @@ from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.plan.verify import verify
 from torch_ort_session.runtime.captures.capture import Captured, Declined, capture
 from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.replay import replay
+from torch_ort_session.runtime.captures.replay import replay, viewed, watch_capture
 from torch_ort_session.runtime.captures.warmup import Warm, frame_of, fused_in, with_fused
 from torch_ort_session.runtime.dispatch.policy import Entry
 from torch_ort_session.runtime.dispatch.state import Before, Machine, before_run, put_back
-from torch_ort_session.runtime.interpreter.profile import watch_capture
 from torch_ort_session.runtime.interpreter.program import Program, execute
-from torch_ort_session.runtime.interpreter.views import viewed
 from torch_ort_session.runtime.recorders.api import Diverged, Recorder
-from torch_ort_session.runtime.validation.validator import counts, met_bad_data
+from torch_ort_session.runtime.validation.validator import counts_routes, met_bad_data
 from torch_ort_session.runtime.values.results import Delivery, own
 from torch_ort_session.trace import counters
 
@@ -155,7 +153,7 @@ def replayed(
     policy, captured = machine.policy, entry.captured
     assert captured is not None
     probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
-    again = probing or captured.varies or counts(program)
+    again = probing or captured.varies or counts_routes(program.validation)
     state = before_run(machine.device, program.validation) if again else None
     try:
         if failed is not None:
@@ -176,12 +174,12 @@ def replayed(
         except SessionError:
             policy.excuse(entry)
             raise
-        if met_bad_data(program):
+        if met_bad_data(program.validation):
             policy.excuse(entry)
         return given(results, program.constants, fed, machine.device, delivery)
     policy.count(counters.REPLAYS)
     policy.count(counters.COPIED, captured.memory.static_inputs)
-    if diverged and met_bad_data(program):
+    if diverged and met_bad_data(program.validation):
         pass  # Nobody gets these results, and on other data the recordings are right.
     elif diverged:
         policy.retire(entry, DeclineReport(diverged))

@@ -13,7 +13,6 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import Captured
 from torch_ort_session.runtime.captures.warmup import Warm
-from torch_ort_session.runtime.engine.fast_path import Shortcut
 from torch_ort_session.runtime.recorders.backend import UNKNOWN, Readiness
 from torch_ort_session.runtime.values.shapes import Allowed, Padding
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
@@ -130,7 +129,6 @@ class Policy:
         counters: What took place so far; see :mod:`.counters`.
         entries: The least recently used one first.
         recent: The last of them, which most runs ask for again.
-        shortcut: The way of runs like the last one, once that was replayed.
         learnt: What holds for every signature.
         children: Policies of bindings; see :meth:`child`.
     """
@@ -140,7 +138,6 @@ class Policy:
         self.counters = counters.zeros()
         self.entries: OrderedDict[Signature, Entry] = OrderedDict()
         self.recent: Entry | None = None
-        self.shortcut: Shortcut | None = None
         self.learnt = Learnt()
         self.children: weakref.WeakSet[Policy] = weakref.WeakSet()
 
@@ -319,7 +316,7 @@ class Policy:
         for child in tuple(self.children):
             child.abandon()
         self.entries.clear()
-        self.recent = self.shortcut = None
+        self.recent = None
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter."""
@@ -377,7 +374,6 @@ class Policy:
             entry.report = DeclineReport((*rows, *DeclineReport.of(Reason.LATCHED, message).rows))
 
     def _close(self, entry: Entry) -> None:
-        self.shortcut = None
         captured, entry.captured = entry.captured, None
         if captured is not None:
             captured.close()

@@ -6,20 +6,19 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import torch
 
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.runtime.dispatch.policy import Policy
-from torch_ort_session.runtime.dynamic.control_flow import Bodies
-from torch_ort_session.runtime.dynamic.growing import Memo
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.recorders.api import Recorder
 from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.validation.validator import ValidationWord
+from torch_ort_session.runtime.validation.validator import ValidationScope, ValidationWord, validation_scope
 from torch_ort_session.trace.tracer import Tracer
 
 
@@ -112,6 +111,29 @@ class Turns:
                 self.settle()
 
 
+class Remembered(Protocol):
+    """What rooms above this one keep from run to run of a session."""
+
+    def renewed(self) -> Self:
+        """The same, as before the first run."""
+
+    def distrust(self) -> None:
+        """Give up what the last run showed: its data was bad."""
+
+
+class RememberedBodies(Remembered, Protocol):
+    """What is kept of control-flow bodies."""
+
+    def serve(self, machine: Machine) -> None:
+        """Run bodies with this state from now on."""
+
+    def forget_constants(self) -> None:
+        """Let branches that read nothing be computed again."""
+
+    def without_captures(self) -> Self:
+        """Bodies that all run step by step, for what runs within a body."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Machine:
     """What runs need beyond a program.
@@ -122,12 +144,12 @@ class Machine:
         policy: Decides.
         recorder: Makes the recorder of a capture; a text says why there is none.
         arena: Memory that captures share, on the device where they run.
+        memo: What is kept of runs whose feeds grow.
+        bodies: What is kept of control-flow bodies.
         required: Whether a run that cannot be captured is an error.
         minimum: Launches from which on a segment is worth recording.
         verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
         tracer: Who watches.
-        memo: What is kept of runs whose feeds grow.
-        bodies: What is kept of control-flow bodies.
         turns: Whether a run is under way.
     """
 
@@ -136,12 +158,12 @@ class Machine:
     policy: Policy
     recorder: Callable[[], Recorder | str]
     arena: Arena
+    memo: Remembered
+    bodies: RememberedBodies
     required: bool = False
     minimum: int = 1
     verify: bool = False
     tracer: Tracer = field(default_factory=Tracer)
-    memo: Memo = field(default_factory=Memo)
-    bodies: Bodies = field(default_factory=Bodies)
     turns: Turns = field(default_factory=Turns)
 
     @property
@@ -152,12 +174,22 @@ class Machine:
     def __post_init__(self) -> None:
         self.bodies.serve(self)
 
+    def distrust(self) -> None:
+        """Give up what the last run showed: its data was bad."""
+        self.policy.distrust()
+        self.memo.distrust()
+        self.bodies.distrust()
+
+    def validation_scope(self, program: Program) -> AbstractContextManager[ValidationScope | None]:
+        """The context that a run of a program is made in: see :func:`.validator.validation_scope`."""
+        return validation_scope(program.validation, self.distrust, nested=self.turns.depth > 1)
+
     def renewed(self) -> Machine:
         """The same, as before its first run."""
         policy = Policy(self.policy.rules)
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
         fresh = replace(self, policy=policy, arena=arena, bodies=bodies)
-        return replace(fresh, tracer=Tracer(), memo=Memo(), turns=Turns(self.turns.abandon))
+        return replace(fresh, tracer=Tracer(), memo=self.memo.renewed(), turns=Turns(self.turns.abandon))
 
     def for_body(self, policy: Policy, depth: int) -> Machine:
         """What records and replays a control-flow body, which is watched and counted as one step.
@@ -170,7 +202,8 @@ class Machine:
         arena = self.arena.inner
         for _ in range(depth):
             arena = arena.inner
-        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=Memo(), bodies=Bodies())
+        memo, bodies = self.memo.renewed(), self.bodies.without_captures()
+        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=memo, bodies=bodies)
 
 
 class Before(NamedTuple):

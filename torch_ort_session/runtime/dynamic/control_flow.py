@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 
@@ -28,10 +28,6 @@ from torch_ort_session.runtime.values.results import Delivery, apart, storage_id
 from torch_ort_session.runtime.values.signature import Signature, signature_of
 from torch_ort_session.trace import counters
 from torch_ort_session.trace.observer import OP
-
-if TYPE_CHECKING:
-    from torch_ort_session.runtime.dispatch.state import Machine
-
 
 _PLANS = 4
 """Captures that are kept of one body."""
@@ -57,16 +53,13 @@ class Door:
     def enter(self, body: BodySteps, program: Program, outer: Values) -> Body | None:
         """What runs the body; None where it runs step by step: see :class:`~.plan.steps.BodyRuns`."""
         machine = None if self.machine is None else self.machine()
-        if machine is None or machine.bodies.run is None or torch.is_grad_enabled() or stepwise():
+        if machine is None or torch.is_grad_enabled() or stepwise() or machine.turns.depth > 1:
             return None
-        if machine.turns.depth > 1:
+        bodies = bodies_of(machine)
+        if bodies.run is None:
             return None
-        plan = machine.bodies.plan(body, program, machine.device)
-        return (
-            None
-            if plan.facts.hopeless and not plan.facts.lasting
-            else machine.bodies.run(machine, plan, outer)
-        )
+        plan = bodies.plan(body, program, machine.device)
+        return None if plan.facts.hopeless and not plan.facts.lasting else bodies.run(machine, plan, outer)
 
 
 class Bodies:
@@ -92,6 +85,10 @@ class Bodies:
     def renewed(self) -> Bodies:
         """The same, as before the first run."""
         return Bodies(self.run, self.door)
+
+    def without_captures(self) -> Bodies:
+        """Bodies that all run step by step, for what runs within a body."""
+        return Bodies()
 
     def plan(self, body: BodySteps, program: Program, device: torch.device) -> BodyPlan:
         """The plan of a body, made when it is first asked for."""
@@ -128,6 +125,11 @@ class Bodies:
             for entry in () if plan.policy is None else plan.policy.entries.values():
                 if isinstance(entry, BodyEntry):
                     yield entry
+
+
+def bodies_of(machine: Machine) -> Bodies:
+    """What a session keeps of its control-flow bodies."""
+    return cast(Bodies, machine.bodies)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -549,7 +551,7 @@ class Nested:
         warm, results = warm_up(*parts, machine.minimum, policy.loose)
         # What is static under the signature is a constant of the plan from now on.
         fixed = storage_ids(warm.observation.static.values())
-        if met_bad_data(facts.program):
+        if met_bad_data(facts.program.validation):
             # Constants would stay as this data made them, and no replay would look at it again.
             return tuple(apart(results, self.lent | fixed))
         known = {v: held for v, held in warm.observation.static.items() if v in warm.taint.data}
@@ -582,7 +584,7 @@ class Nested:
         if isinstance(found, Refused):
             # Where this call's data is at fault the steps say so, and nothing was declined.
             results = self._by_steps(given)
-            if not met_bad_data(facts.program):
+            if not met_bad_data(facts.program.validation):
                 policy.declined(entry, found.report, lasting=found.lasting)
             return results
         captured, made = found

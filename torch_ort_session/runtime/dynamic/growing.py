@@ -6,7 +6,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -19,6 +19,7 @@ from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.plan.partition.segments import split
 from torch_ort_session.runtime.captures.capture import Captured
 from torch_ort_session.runtime.captures.compare import difference
+from torch_ort_session.runtime.captures.replay import watch_capture
 from torch_ort_session.runtime.captures.warmup import Warm, frame_of, specialised
 from torch_ort_session.runtime.dispatch.paths import Refused, breakage, by_steps, record
 from torch_ort_session.runtime.dispatch.policy import Decision, Entry
@@ -27,20 +28,14 @@ from torch_ort_session.runtime.dynamic.residual import BY, Otherwise, Shortened,
 from torch_ort_session.runtime.dynamic.shape_family import Form, Grown, described, grown_since, pace_of
 from torch_ort_session.runtime.dynamic.symbolic_tape import Weave
 from torch_ort_session.runtime.interpreter.observe import observe
-from torch_ort_session.runtime.interpreter.profile import watch_capture, watch_program
+from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.interpreter.views import BoundProgram, Views, bound_program, view_difference
-from torch_ort_session.runtime.recorders.cuda import strips_for
-from torch_ort_session.runtime.validation.validator import counts
+from torch_ort_session.runtime.recorders.devices import strips_for
+from torch_ort_session.runtime.validation.validator import counts_routes
 from torch_ort_session.runtime.values.results import Delivery, own, storages
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
 from torch_ort_session.trace import counters
-
-if TYPE_CHECKING:
-    from torch_ort_session.runtime.captures.capture import Captured
-    from torch_ort_session.runtime.dispatch.policy import Entry
-    from torch_ort_session.runtime.dynamic.symbolic_tape import Weave
-
 
 _RESTARTS = 16
 """How often runs of a form may begin anew before it is latched."""
@@ -139,6 +134,10 @@ class Memo:
         made = Memo(self._limit)
         self._children.add(made)
         return made
+
+    def renewed(self) -> Memo:
+        """The same, as before the first run."""
+        return Memo(self._limit)
 
     def bound(self, program: Program, names: frozenset[str], views: Callable[[], Views]) -> BoundProgram:
         """The steps of a binding, less views of what is bound.
@@ -268,6 +267,11 @@ class Memo:
         return "\n\n".join([*lines, *filter(None, map(str, tuple(self._children)))])
 
 
+def memo_of(machine: Machine) -> Memo:
+    """What a session keeps of runs whose feeds grow."""
+    return cast(Memo, machine.memo)
+
+
 def _recordings(kept: Kept) -> Iterator[str]:
     """What of the steps that are left is replayed, and what is not and why."""
     entry = kept.entry
@@ -338,8 +342,8 @@ def following(machine: Machine, signature: Signature, *, new: bool) -> Grown | N
     Returns:
         What grew; None where the run is to be made as any other.
     """
-    grown = machine.memo.follow(signature, new=new)
-    if grown is None or not machine.memo.latched(grown.form):
+    grown = memo_of(machine).follow(signature, new=new)
+    if grown is None or not memo_of(machine).latched(grown.form):
         return grown
     machine.policy.count(counters.INELIGIBLE)
     return None
@@ -364,7 +368,7 @@ def ongoing(
     Returns:
         What grew; None for any other run, and for one that is captured whole.
     """
-    grown, policy = machine.memo.ongoing(outputs, fed), machine.policy
+    grown, policy = memo_of(machine).ongoing(outputs, fed), machine.policy
     if grown is None or all(entry.captured is None for entry in policy.entries.values()):
         return grown
     entry = policy.entries.get(signature_of(outputs, fed, policy.active(keys), bound))
@@ -430,11 +434,11 @@ def run_growing(
     def fold(full: Program) -> Program:
         return specialised(machine.graph, machine.build, full, tuple(outputs), names, (), fed)[0]
 
-    kept = machine.memo.kept(grown.form, program, fold)
+    kept = memo_of(machine).kept(grown.form, program, fold)
     if kept.folded is not None:
         observer = machine.tracer.observer
         program = watch_program(kept.folded, fed, machine.tracer) if observer.on else kept.folded
-    machine.memo.noted = None
+    memo_of(machine).noted = None
     made = _make(_Run(machine, program, outputs, grown, fed, kept, recording))
 
     if delivery is None and made.replayed:
@@ -456,7 +460,7 @@ def _make(run: _Run) -> _Made:
         return _Made(by_steps(run.program, run.fed), run.program.constants)
     by, short = _distance(run.grown, kept), kept.short
     if short is None or by is None:
-        run.machine.memo.noted = run.grown.form
+        memo_of(run.machine).noted = run.grown.form
         made = _prime(run)
         primed = counters.PRIMED if short is None else counters.REBUILT
         policy.count(counters.INELIGIBLE if kept.latched else primed)
@@ -465,7 +469,7 @@ def _make(run: _Run) -> _Made:
         run.machine.tracer.observer.note(decision=Decision.GROW.value)
     entry = kept.entry = kept.entry or _entry(run, short)
     entry.runs += 1
-    twice = short.random or run.machine.verify or counts(run.program)
+    twice = short.random or run.machine.verify or counts_routes(run.program.validation)
     state = before_run(run.machine.device, run.program.validation) if twice else None
 
     def again() -> _Made:
@@ -501,7 +505,7 @@ def _shortened(run: _Run, short: Shortened, entry: Entry, by: int) -> _Made:
     machine, given, constants = run.machine, short.fed(run.fed, by), short.program.constants
     observer = machine.tracer.observer
     if entry.captured is None and run.recording and not entry.latched:
-        machine.memo.noted = run.grown.form
+        memo_of(machine).noted = run.grown.form
         entry.warm = entry.warm or _warm(run, short)
         found = record(machine, entry, given, None)
         if not isinstance(found, Refused):

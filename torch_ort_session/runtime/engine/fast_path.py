@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,19 +16,16 @@ from torch.autograd import forward_ad
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.runtime.captures.capture import Handover, clones
+from torch_ort_session.runtime.captures.capture import Captured, Handover, clones
+from torch_ort_session.runtime.dispatch.policy import Entry
+from torch_ort_session.runtime.dispatch.state import Machine
 from torch_ort_session.runtime.recorders.api import Recording
-from torch_ort_session.runtime.recorders.cuda import feeds_for
+from torch_ort_session.runtime.recorders.backend import Readiness
+from torch_ort_session.runtime.recorders.devices import feeds_for
+from torch_ort_session.runtime.recorders.tape.native import NativeFeeds
+from torch_ort_session.runtime.validation.validator import ValidationWord
 from torch_ort_session.runtime.values.context import emptied, stepwise
 from torch_ort_session.trace import counters
-
-if TYPE_CHECKING:
-    from torch_ort_session.runtime.captures.capture import Captured
-    from torch_ort_session.runtime.dispatch.policy import Entry
-    from torch_ort_session.runtime.dispatch.state import Machine
-    from torch_ort_session.runtime.recorders.backend import Readiness
-    from torch_ort_session.runtime.recorders.tape.native import NativeFeeds
-    from torch_ort_session.runtime.validation.validator import ValidationWord
 
 _Tensor = torch.Tensor
 _Array = np.ndarray
@@ -64,6 +61,7 @@ class Shortcut:
 
     Attributes:
         entry: The signature's entry.
+        captured: Its capture.
         outputs: Requested output names.
         feeds: What its feeds must be like.
         recording: All of the run.
@@ -76,6 +74,7 @@ class Shortcut:
     """
 
     entry: Entry
+    captured: Captured
     outputs: tuple[str, ...]
     feeds: Alike
     recording: Recording
@@ -119,7 +118,7 @@ def shortcut_to(
     parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.handover
     warm = captured.warm
     last = warm.program.validation, _checks(captured), warm.ready, usual
-    return Shortcut(entry, outputs, *parts, *last)
+    return Shortcut(entry, captured, outputs, *parts, *last)
 
 
 def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Value]) -> Alike:
@@ -137,11 +136,12 @@ def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Val
 
 
 def at_once(
-    machine: Machine, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
+    known: Shortcut, machine: Machine, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
 ) -> list[Any] | Exception | None:
     """Replay a run that is like the one before.
 
     Args:
+        known: What it must be like.
         machine: What runs need.
         outputs: Requested output names; None for the model's.
         feed: What came, by name.
@@ -154,8 +154,9 @@ def at_once(
         DeviceValidationError: A kernel met bad data, or nobody has asked whether one did in the run before.
     """
     policy = machine.policy
-    known = policy.shortcut
-    if known is None or known.entry is not policy.recent or known.ready is not policy.rules.ready:
+    if known.entry is not policy.recent or known.entry.captured is not known.captured:
+        return None
+    if known.ready is not policy.rules.ready:
         return None
     if not known.usual if outputs is None else known.outputs != outputs:
         return None
@@ -177,7 +178,7 @@ def at_once(
     known.entry.runs += 1
     counted = policy.counters
     counted[counters.REPLAYS] += 1
-    counted[counters.COPIED] += known.entry.captured.memory.static_inputs  # type: ignore[union-attr]
+    counted[counters.COPIED] += known.captured.memory.static_inputs
     if flagged and word is not None:
         fault = word.peek()
         if fault is not None:

@@ -18,8 +18,7 @@ from torch_ort_session.runtime.captures.warmup import warm_up
 from torch_ort_session.runtime.dispatch.paths import Refused, by_steps, delivered, given, record, replayed
 from torch_ort_session.runtime.dispatch.policy import Decision, Entry
 from torch_ort_session.runtime.dispatch.state import Before, Machine, before_run, put_back
-from torch_ort_session.runtime.dynamic.growing import following, ongoing, run_growing
-from torch_ort_session.runtime.engine.fast_path import shortcut_to
+from torch_ort_session.runtime.dynamic.growing import following, memo_of, ongoing, run_growing
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.interpreter.views import Views
 from torch_ort_session.runtime.validation.validator import met_bad_data
@@ -75,12 +74,11 @@ def run(
         going = ongoing(machine, outputs, keys, fed, bound)
         if going is not None:
             return run_growing(machine, program, outputs, going, fed, delivery, recording=False)
-    before = policy.recent
     signature, entry = policy.entry(outputs, fed, keys, bound)
     grown = None
     if entry.captured is None and not (machine.required or padded):
         grown = following(machine, signature, new=not entry.runs)
-    much = grown is not None and machine.memo.knows_much(grown.form)
+    much = grown is not None and memo_of(machine).knows_much(grown.form)
     decision = policy.decide(entry, growing=grown is not None, much=much)
     if machine.tracer.observer.on:
         machine.tracer.observer.note(decision=decision.value)
@@ -88,12 +86,7 @@ def run(
             machine.tracer.observer.mark("bind")
     entry.runs += 1
     if decision is Decision.REPLAY:
-        results = replayed(machine, program, outputs, entry, fed, delivery, failed)
-        plain = delivery is None and not (padded or machine.verify) and machine.device.type == "cpu"
-        if entry is before and plain:
-            usual = outputs == tuple(info.name for info in machine.graph.outputs)
-            policy.shortcut = shortcut_to(entry, outputs, fed, usual)
-        return results
+        return replayed(machine, program, outputs, entry, fed, delivery, failed)
     if decision is Decision.CAPTURE:
         return _captured(machine, program, entry, fed, delivery)
     if decision is Decision.GROW and grown is not None:
@@ -120,7 +113,7 @@ def _bound_steps(
     """One eager run, less the steps that would make the same views of bound tensors again."""
     inputs = (form for form in delivery.form if form.role != "output" and form.shape == form.logical)
     views = functools.partial(Views, machine.policy.counters, verify=machine.verify)
-    kept = machine.memo.bound(program, frozenset(form.name for form in inputs), views)
+    kept = memo_of(machine).bound(program, frozenset(form.name for form in inputs), views)
     try:
         results = by_steps(kept.program, fed)
     except BaseException:
@@ -169,13 +162,13 @@ def capture_now(
             finally:
                 put_back(machine.device, state)
                 delivery.undo()
-            if met_bad_data(program):
+            if met_bad_data(program.validation):
                 # What is static would stay as this data made it, and no replay would look at it again.
                 entry.warm = None
                 return None
         found = record(machine, entry, fed, delivery)
         if isinstance(found, Refused):
-            if not met_bad_data(program):
+            if not met_bad_data(program.validation):
                 policy.declined(entry, found.report, lasting=found.lasting)
             return found.report
         entry.runs += 1
@@ -239,7 +232,7 @@ def _captured(
         return delivered(*found, fed, delivery)
     # Where this step's data is at fault the eager run says so in its own words, and nothing was declined.
     results = by_steps(program, fed)
-    if met_bad_data(program):
+    if met_bad_data(program.validation):
         return given(results, program.constants, fed, machine.device, delivery)
     machine.policy.declined(entry, found.report, lasting=found.lasting)
     if machine.required:

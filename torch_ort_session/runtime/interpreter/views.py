@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -19,9 +19,6 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
 from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Program, Values
 from torch_ort_session.trace import counters
-
-if TYPE_CHECKING:
-    from torch_ort_session.runtime.captures.capture import Captured
 
 _STREAK = 2
 """Mismatches on end after which a view plan is given up."""
@@ -99,28 +96,6 @@ class Views:
         if self.streak >= _STREAK:
             self.latched = True
             self.counters[counters.UNVIEWED] += 1
-
-
-def viewed(captured: Captured, counted: dict[str, int], *, verify: bool) -> Captured:
-    """A capture whose seams make no views again of what it owns: its static inputs and its landings.
-
-    Args:
-        captured: The capture.
-        counted: Where it counts.
-        verify: Whether views are made again all the same and compared.
-    """
-    steps = captured.warm.program.steps
-    places = dict(zip(steps.input_names, steps.inputs, strict=True))
-    roots = {places[name] for name, _ in captured.copied}
-    stages = []
-    for stage in captured.stages:
-        views = Views(counted, verify=verify)
-        if stage.recording is None:
-            roots.update(value for value, _ in stage.landings)
-            calls = views.over(stage.calls, steps.template, roots)
-            stage = replace(stage, calls=calls, views=views) if views.nodes else stage
-        stages.append(stage)
-    return replace(captured, stages=tuple(stages))
 
 
 class BoundProgram(NamedTuple):

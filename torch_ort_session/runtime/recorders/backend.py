@@ -12,7 +12,8 @@ import torch
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops import native, native_files, registry
 from torch_ort_session.ops.uses import native_ops
-from torch_ort_session.runtime.recorders.cuda import Recorder, unavailable
+from torch_ort_session.runtime.recorders.api import Recorder
+from torch_ort_session.runtime.recorders.devices import unavailable
 
 _NAMESPACE = "torch_ort_session"
 _FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")

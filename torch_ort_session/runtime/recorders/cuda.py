@@ -1,49 +1,19 @@
-"""Recorders by device: the CPU's native tape, and CUDA graphs. Nothing else touches either.
+"""Recordings as CUDA graphs; the only place that touches them.
 
-A recorder runs a body once and gives back what replays it; :mod:`.recording` says what both promise.
+A recorder runs a body once and gives back what replays it; :mod:`.api` says what it promises.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.machinery
-import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 
-from torch_ort_session.ops import native
-from torch_ort_session.runtime.recorders.api import (
-    Diverged,
-    Finished,
-    Recorder,
-    Recording,
-    RecordingStats,
-    Refused,
-    Shared,
-)
-from torch_ort_session.runtime.recorders.tape.native import NativeFeeds, NativeModule, NativeStrip
-from torch_ort_session.runtime.recorders.tape.prepack import Packing
-from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder, TapeRecording
+from torch_ort_session.runtime.recorders.api import Finished, RecordingStats, Refused, Shared
 from torch_ort_session.runtime.validation.word import FLAGS
-
-__all__ = [
-    "CudaRecorder",
-    "CudaRecording",
-    "Diverged",
-    "Recorder",
-    "Recording",
-    "RecordingStats",
-    "Refused",
-    "TapeRecorder",
-    "TapeRecording",
-    "recorder_for",
-    "strips_for",
-    "unavailable",
-]
 
 
 class _CaptureLock:
@@ -65,81 +35,6 @@ class _CaptureLock:
 
 
 _CAPTURING = _CaptureLock()
-
-
-def unavailable(device: torch.device) -> str:
-    """Why nothing can be recorded for a device; empty when it can be."""
-    if device.type == "cuda":
-        return ""
-    if device.type != "cpu":
-        return f"there is no recorder for {device.type} devices"
-    return native.status().reason
-
-
-def recorder_for(
-    device: torch.device, *, poison: bool = False, packing: Packing | None = None
-) -> Recorder | None:
-    """A fresh recorder, to be shared by the recordings of one plan.
-
-    Args:
-        device: Where the recorded work takes place.
-        poison: On the CPU, fill slots with 0xFF after their last reader, so that a late read shows.
-        packing: On the CPU, packs the weights of convolutions.
-
-    Returns:
-        The recorder; None where :func:`unavailable` has a reason.
-    """
-    if unavailable(device):
-        return None
-    if device.type == "cuda":
-        return CudaRecorder(device)
-    module = _native_module()
-    return None if module is None else TapeRecorder(module, poison=poison, packing=packing)
-
-
-def recorder_or_reason(device: torch.device, poison: bool, packing: Packing) -> Recorder | str:
-    """A recorder for one capture, or why there is none."""
-    found = recorder_for(device, poison=poison, packing=packing)
-    return found or unavailable(device) or "nothing can be recorded here"
-
-
-def strips_for(device: torch.device) -> Callable[[int], NativeStrip] | None:
-    """What makes strips of calls whose sizes grow; None where there are none for a device.
-
-    Args:
-        device: Where the calls take place.
-    """
-    module = _native_module() if device.type == "cpu" else None
-    return getattr(module, "Strip", None)
-
-
-def feeds_for(device: torch.device, threads: int) -> NativeFeeds | None:
-    """What takes the feeds of runs that are alike; None where there is no such thing for a device.
-
-    Args:
-        device: Where the runs take place.
-        threads: Of torch's CPU kernels.
-    """
-    module = _native_module() if device.type == "cpu" else None
-    made = getattr(module, "Feeds", None)
-    return None if made is None else cast(NativeFeeds, made(threads))
-
-
-@functools.cache
-def _native_module() -> NativeModule | None:
-    """The Python side of the loaded extension."""
-    library = native.library() if native.load() else None
-    if library is None:
-        return None
-    # The library is loaded already: the loader gets that one again, and its namespace is registered once.
-    name = f"torch_ort_session.{library.name.split('.')[0]}"
-    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
-    spec = importlib.util.spec_from_file_location(name, library, loader=loader)
-    if spec is None:
-        return None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return cast(NativeModule, module)
 
 
 class CudaRecorder:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 
@@ -20,10 +20,6 @@ from torch_ort_session.options import Options, Validate
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.word import Check, Fault, fault_of, reader
 from torch_ort_session.runtime.values.context import transformed, watched
-
-if TYPE_CHECKING:
-    from torch_ort_session.runtime.dispatch.state import Machine
-    from torch_ort_session.runtime.interpreter.program import Program
 
 
 class Ticket(NamedTuple):
@@ -38,7 +34,7 @@ class Ticket(NamedTuple):
     generation: int
 
 
-class Submission:
+class ValidationScope:
     """The runs under one ticket, as a context; bodies of control flow run within it like any other step.
 
     However it ends, the device is waited for once and the word is read once: bad data outranks what else went
@@ -47,17 +43,17 @@ class Submission:
 
     Attributes:
         word: The session's word.
-        machine: Relies on nothing that a run with bad data showed; None where nothing is noted of runs.
+        distrust: Gives up what runs with bad data showed; None where nothing is noted of runs.
         ticket: What it runs under.
         open: Whether somebody has to read the word yet.
         on_fault: Is told of bad data as well, before the caller is.
     """
 
-    __slots__ = ("machine", "on_fault", "open", "ticket", "word")
+    __slots__ = ("distrust", "on_fault", "open", "ticket", "word")
 
-    def __init__(self, word: ValidationWord, machine: Machine | None) -> None:
+    def __init__(self, word: ValidationWord, distrust: Callable[[], None] | None) -> None:
         self.word = word
-        self.machine = machine
+        self.distrust = distrust
         self.ticket: Ticket | None = None
         self.open = False
         self.on_fault: Callable[[Fault], None] | None = None
@@ -67,7 +63,7 @@ class Submission:
         """Whether nobody has read the word."""
         return self.ticket is not None and self.word.ticket is self.ticket
 
-    def __enter__(self) -> Submission:
+    def __enter__(self) -> ValidationScope:
         """Begin.
 
         Raises:
@@ -131,16 +127,18 @@ class Submission:
         try:
             fault = self.word.read(ticket)
         except Exception:
-            distrust(self.machine)
+            if self.distrust is not None:
+                self.distrust()
             raise
         if fault is not None:
-            distrust(self.machine)
+            if self.distrust is not None:
+                self.distrust()
             if self.on_fault is not None:
                 self.on_fault(fault)
         return fault
 
 
-class Within:
+class NestedScope:
     """A run within another one, which uses the word under the ticket of that one, as a context.
 
     Attributes:
@@ -171,38 +169,35 @@ class Within:
             raise fault.error()
 
 
-def submission(program: Program, machine: Machine | None) -> AbstractContextManager[Submission | None]:
-    """What a run is made in: nothing where none of its kernels looks at data, or nobody asks.
+def validation_scope(
+    word: ValidationWord | None, distrust: Callable[[], None] | None = None, *, nested: bool = False
+) -> AbstractContextManager[ValidationScope | None]:
+    """The context that a run is made in: none where no kernel of it looks at data.
 
     Where a mode or transform of the caller's sees every call there is no word either: it may be of data that
     is not there.
+
+    Args:
+        word: Of the program that runs; None where no kernel of it looks at data.
+        distrust: Gives up what runs with bad data showed; None where nothing is noted of runs.
+        nested: Whether another run of the session is under way: the ticket of that one serves both.
     """
-    word = program.validation
     if word is None or watched():
         return _NOTHING
-    inner = machine is not None and machine.turns.depth > 1 and word.ticket is not None
-    return Within(word) if inner else Submission(word, machine)
+    return NestedScope(word) if nested and word.ticket is not None else ValidationScope(word, distrust)
 
 
 _NOTHING: contextlib.nullcontext[None] = contextlib.nullcontext()
 
 
-def met_bad_data(program: Program) -> bool:
-    """Whether the run of a program that is under way met bad data so far; it waits for the device."""
-    return program.validation is not None and program.validation.flagged
+def met_bad_data(word: ValidationWord | None) -> bool:
+    """Whether the run that is under way met bad data so far; it waits for the device."""
+    return word is not None and word.flagged
 
 
-def counts(program: Program) -> bool:
-    """Whether steps of a program count, which a run that is made again must not do twice."""
-    return program.validation is not None and program.validation.counting
-
-
-def distrust(machine: Machine | None) -> None:
-    """Rely on nothing that the last run showed: its data was bad."""
-    if machine is not None:
-        machine.policy.distrust()
-        machine.memo.distrust()
-        machine.bodies.distrust()
+def counts_routes(word: ValidationWord | None) -> bool:
+    """Whether steps of a run count, which one that is made again must not do twice."""
+    return word is not None and word.counting
 
 
 ASK = "read an output of it with binding.read(), or call session.check(), before the next run"

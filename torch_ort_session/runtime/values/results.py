@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -11,7 +11,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from torch_ort_session.errors import InputError
-from torch_ort_session.runtime.validation.word import write_latched
 
 
 class Outputs(tuple[Any, ...]):
@@ -196,41 +195,3 @@ class Delivery:
     in_place: frozenset[str]
     deliver: Callable[[Sequence[Any], Owned], list[Any]]
     undo: Callable[[], None]
-
-
-def write(
-    moves: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    written: Collection[int],
-    word: torch.Tensor | None = None,
-) -> int:
-    """Copy every result to its place, as if all were copied at once.
-
-    Args:
-        moves: Pairs of a place and what goes there, of one shape and dtype.
-        written: Identities of the storages of all places.
-        word: A validation word that nobody has read: what it tells of bad data keeps places as they are.
-
-    Returns:
-        Bytes that were copied, if any were.
-    """
-    places: list[torch.Tensor] = []
-    values: list[torch.Tensor] = []
-    nbytes = 0
-    for place, value in moves:
-        if value.untyped_storage()._cdata in written:
-            if _same(place, value):
-                continue
-            # Another copy may come first and overwrite it: an output may be a state's old value.
-            value = value.clone()
-        places.append(place)
-        values.append(value)
-        nbytes += value.nbytes
-    if word is not None:
-        write_latched(places, values, word)
-    elif places:
-        torch._foreach_copy_(places, values)
-    return nbytes
-
-
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()

@@ -1,0 +1,232 @@
+"""The engine: what is kept from run to run of one model, and a run from feeds to results."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from torch_ort_session.ir.graph import Graph
+from torch_ort_session.ir.ports import port_of
+from torch_ort_session.ops.kernel import Value
+from torch_ort_session.options import Options
+from torch_ort_session.plan.analysis.static_values import key_feed_candidates
+from torch_ort_session.runtime.dispatch.policy import Entry, Policy, Rules
+from torch_ort_session.runtime.dispatch.state import Machine, Turns, put_right
+from torch_ort_session.runtime.dynamic.control_flow import Bodies, bodies_of, enter
+from torch_ort_session.runtime.dynamic.growing import Memo, memo_of
+from torch_ort_session.runtime.engine.fast_path import Shortcut, at_once, shortcut_to
+from torch_ort_session.runtime.engine.run import PaddedRun, completed, run_eagerly
+from torch_ort_session.runtime.interpreter.profile import watch_program
+from torch_ort_session.runtime.interpreter.program import Program, builder
+from torch_ort_session.runtime.recorders.arena import Arena
+from torch_ort_session.runtime.recorders.backend import ready_on, recorders
+from torch_ort_session.runtime.recorders.devices import recorder_or_reason
+from torch_ort_session.runtime.validation.validator import word_for
+from torch_ort_session.runtime.values import feeds
+from torch_ort_session.runtime.values.context import RunModes, stepwise
+from torch_ort_session.runtime.values.feeds import Intake
+from torch_ort_session.runtime.values.shapes import allowed, padding
+
+_PROGRAMS = 8
+"""Choices of outputs whose steps are kept; the least recently used goes first."""
+
+
+class OutputProgram(NamedTuple):
+    """What runs for one choice of outputs need, whatever their signature.
+
+    Attributes:
+        program: The steps.
+        keys: Names of feeds whose value may be part of the signature.
+        intake: Converts and checks feeds.
+    """
+
+    program: Program
+    keys: frozenset[str]
+    intake: Intake
+
+
+class Engine:
+    """Runs of one graph on one device; its lifetime is that of the session.
+
+    Attributes:
+        graph: The graph that runs.
+        options: How it runs.
+        device: Where it runs.
+        lock: Held during a run: runs of one session serialise.
+        validation: Where kernels report bad data.
+        state: What runs need beyond a program.
+        fast: The shortest way of runs like the last one, once that was replayed.
+        names: The graph's outputs.
+    """
+
+    def __init__(self, graph: Graph, device: torch.device, options: Options) -> None:
+        self.graph = graph
+        self.options = options
+        self.device = device
+        self.lock = threading.RLock()
+        self.validation = word_for(device, options)
+        self.names = tuple(info.name for info in graph.outputs)
+        self.fast: Shortcut | None = None
+        self._weights: dict[str, Value] = {}
+        self._programs: OrderedDict[tuple[str, ...], OutputProgram] = OrderedDict()
+        bodies = Bodies(None if options.capture == "off" else enter)
+        arena, rules = Arena(device), _rules(graph, device, options)
+        self.state = Machine(
+            graph=graph,
+            build=builder(device, self._weights, self.validation, bodies.door),
+            policy=Policy(rules),
+            recorder=recorders(
+                rules.ready, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
+            ),
+            arena=arena,
+            memo=Memo(),
+            bodies=bodies,
+            required=options.capture == "required",
+            minimum=1 if device.type == "cpu" else 4,
+            verify=options.verify,
+            turns=Turns(self.validation.abandon),
+        )
+        self.program(self.names)
+        put_right(self)
+
+    def run(self, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
+        """One run, from feeds to results.
+
+        Args:
+            outputs: Requested output names; None for the graph's.
+            feed: Inputs by name, as they came.
+
+        Returns:
+            The results, in memory of their own.
+
+        Raises:
+            InputError: A feed does not fit.
+            CaptureError: A capture is required and cannot be had.
+            KernelError, DeviceValidationError: A kernel failed, or met bad data.
+        """
+        with self.lock:
+            turns, tracer = self.state.turns, self.state.tracer
+            turns.depth += 1
+            try:
+                if turns.depth == 1 and tracer.watching():
+                    names = self.names if outputs is None else outputs
+                    with tracer.run(", ".join(names), self.state.policy.counters):
+                        return self._run(names, feed)
+                failed = None
+                if turns.depth == 1 and self.fast is not None:
+                    replayed = at_once(self.fast, self.state, outputs, feed)
+                    if isinstance(replayed, list):
+                        return replayed
+                    failed = replayed
+                return self._run(self.names if outputs is None else outputs, feed, failed)
+            except BaseException as error:
+                turns.broken_off(error)
+                raise
+            finally:
+                # A call before it could be interrupted.
+                turns.depth -= 1
+                if turns.due is not None:
+                    turns.settle()
+
+    def _run(
+        self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
+    ) -> list[Any]:
+        """The long way: feeds are converted and checked, and the policy decides.
+
+        Args:
+            names: Requested output names.
+            feed: Inputs by name, as they came.
+            failed: What the recording raised when this run was replayed at once.
+        """
+        state = self.state
+        program, keys, intake = self.program(names)
+        fed = intake(completed(state, feed))
+        if state.tracer.observer.on:
+            program = watch_program(program, fed, state.tracer)
+        grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
+        modes = RunModes(self.device, grad, self.options.num_threads)
+        padded = PaddedRun(state, names, fed)
+        before = state.policy.recent
+        replayed = (None, 0) if before is None else (before.captured, before.runs)
+        with padded, modes, state.validation_scope(program):
+            if grad:
+                return run_eagerly(program, feeds.recordable(fed), self.device)
+            if self.options.capture == "off" or stepwise() or state.turns.depth > 1:
+                return run_eagerly(program, fed, self.device)
+            try:
+                results = padded.run(program, keys, failed)
+            finally:
+                if self.fast is not None and self.fast.entry.captured is not self.fast.captured:
+                    # It would keep the memory of a capture that is gone.
+                    self.fast = None
+            if (
+                before is not None
+                and before is state.policy.recent
+                and before.captured is not None
+                and replayed == (before.captured, before.runs - 1)
+                and padded.padded is None
+            ):
+                self._find_fast_path(before, names, fed)
+            return results
+
+    def _find_fast_path(self, entry: Entry, names: tuple[str, ...], fed: Mapping[str, Value]) -> None:
+        """Note how runs like the last one, a replay of an entry that came twice, are replayed at once."""
+        if self.device.type == "cpu" and not self.state.verify:
+            self.fast = shortcut_to(entry, names, fed, names == self.names)
+
+    def program(self, names: tuple[str, ...]) -> OutputProgram:
+        """What runs for some outputs need; made when it is first asked for.
+
+        Raises:
+            ModelError: A name is no value of the model.
+        """
+        known = self._programs.get(names)
+        if known is None:
+            program = self.state.build(self.graph, names)
+            candidates = key_feed_candidates(program.steps)
+            places = zip(program.steps.input_names, program.steps.inputs, strict=True)
+            keys = frozenset(name for name, place in places if place in candidates)
+            on_host = program.steps.host_inputs
+            intake = Intake(self.graph.inputs, self.graph.initializers, self.device, on_host)
+            known = self._programs[names] = OutputProgram(program, keys, intake)
+            while len(self._programs) > _PROGRAMS:
+                self._programs.popitem(last=False)
+        else:
+            self._programs.move_to_end(names)
+        return known
+
+    def release_memory(self) -> None:
+        """Drop every capture and its memory, at the end of a run within one."""
+        with self.lock:
+            if self.state.turns.later(self.release_memory):
+                return
+            self.fast = None
+            self.state.policy.release()
+            memo_of(self.state).clear()
+            bodies_of(self.state).release()
+
+    def after_fork(self) -> None:
+        """In a forked child: give up a run that another thread of the parent was in."""
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:
+            self.lock = threading.RLock()
+            self.fast = None
+            # Bindings go on with their own states, which share the turns and belong to the policy.
+            self.state.turns.give_up()
+            self.state.policy.abandon()
+            self.state = self.state.renewed()
+            self.validation.forget()
+
+
+def _rules(graph: Graph, device: torch.device, options: Options) -> Rules:
+    inputs = tuple(port_of(info) for info in graph.inputs if info.name not in graph.initializers)
+    outputs = tuple(port_of(info) for info in graph.outputs)
+    may, plans, fuse = options.capture_only, options.max_plans, options.fuse
+    padded = padding(options.buckets, inputs, outputs, device)
+    return Rules(allowed(may, inputs), padded, ready_on(device), plans, fuse=fuse)
