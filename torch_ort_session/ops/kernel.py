@@ -144,7 +144,6 @@ class Kernel:
         signature: Its parsed signature.
         view_of: Input whose memory the result may alias.
         state: Inputs that may be updated in place.
-        capacity: Inputs that may be taken at full capacity with a valid length beside them.
         seam: Why the kernel cannot be captured: a text, a function of the node, or None.
         host_result: Whether the result is made on the CPU from static facts (Shape, Size).
         varies: Whether the result differs from run to run by itself (random ops).
@@ -159,7 +158,6 @@ class Kernel:
     signature: KernelSignature
     view_of: str | None = None
     state: tuple[str, ...] = ()
-    capacity: tuple[str, ...] = ()
     seam: Seam = None
     host_result: bool = False
     varies: bool = False
@@ -199,7 +197,6 @@ def kernel(
     host: Sequence[str] = (),
     view_of: str | None = None,
     state: Sequence[str] = (),
-    capacity: Sequence[str] = (),
     seam: Seam = None,
     host_result: bool = False,
     varies: bool = False,
@@ -216,7 +213,6 @@ def kernel(
             tensor where it is not (``Scalar | Tensor``).
         view_of: Parameter whose memory the result may alias.
         state: Parameters that may be updated in place.
-        capacity: Parameters that may come at full capacity.
         seam: Why it cannot be captured.
         host_result: The result is made on the CPU from static facts.
         varies: The result differs from run to run by itself.
@@ -229,7 +225,7 @@ def kernel(
     def declare(fn: _Fn) -> _Fn:
         signature = signature_of(fn, tuple(host))
         names = {param.name for param in signature.inputs}
-        for given in (*host, *state, *capacity, *((view_of,) if view_of else ())):
+        for given in (*host, *state, *((view_of,) if view_of else ())):
             if given not in names:
                 raise TypeError(f"kernel {op}: {given!r} is not a positional parameter of {fn.__name__}")
         record = Kernel(
@@ -240,7 +236,6 @@ def kernel(
             signature=signature,
             view_of=view_of,
             state=tuple(state),
-            capacity=tuple(capacity),
             seam=seam,
             host_result=host_result,
             varies=varies,
