@@ -11,7 +11,7 @@ DOMAIN = "torch_ort_session"
 """Of its nodes."""
 
 
-@kernel("Fused", domain=DOMAIN, since=(1,))
+@kernel("Fused", domain=DOMAIN, since=(1,), native=("elementwise_chain",))
 def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor | None = None) -> Tensor:
     """A program of elementwise rows in one pass.
 

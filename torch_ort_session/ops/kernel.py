@@ -149,6 +149,8 @@ class Kernel:
         varies: Whether the result differs from run to run by itself (random ops).
         checks: Whether it reports bad data into the run's validation word. ``True`` says that no float is
             looked at.
+        native: Names of the ops of ``csrc/register.cpp`` that it calls, itself or by helpers, sorted. Whether
+            one is there, and fits the tensors of a run, is asked at each call.
     """
 
     op: str
@@ -162,6 +164,7 @@ class Kernel:
     host_result: bool = False
     varies: bool = False
     checks: Checks = False
+    native: tuple[str, ...] = ()
 
     def may_fault(
         self,
@@ -201,6 +204,7 @@ def kernel(
     host_result: bool = False,
     varies: bool = False,
     checks: Checks = False,
+    native: Sequence[str] = (),
 ) -> Callable[[_Fn], _Fn]:
     """Declare a function as the kernel of some revisions of an operator; it may be stacked.
 
@@ -217,6 +221,7 @@ def kernel(
         host_result: The result is made on the CPU from static facts.
         varies: The result differs from run to run by itself.
         checks: It reports bad data into the run's validation word, always or where a function says so.
+        native: Names of the native ops that it calls, itself or by helpers, sorted.
 
     Raises:
         TypeError: The signature does not follow the contract.
@@ -240,6 +245,7 @@ def kernel(
             host_result=host_result,
             varies=varies,
             checks=checks,
+            native=tuple(native),
         )
         setattr(fn, _ATTRIBUTE, (*getattr(fn, _ATTRIBUTE, ()), record))
         return fn

@@ -75,7 +75,7 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
     return x.reshape((*x.shape[:place], 1, *x.shape[place:]))
 
 
-@kernel("GatherND", domain="com.microsoft", since=(1,), checks=True)
+@kernel("GatherND", domain="com.microsoft", since=(1,), checks=True, native=("check_index",))
 def gather_nd(data: Tensor, indices: Tensor, *, ctx: KernelContext) -> Tensor:
     """The slices of ``data`` that the rows of ``indices`` name.
 

@@ -31,6 +31,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
     ),
     seam="how many tokens come depends on the data",
     checks=True,
+    native=("check_range", "top_k"),
 )
 def whisper_beam_search(
     input_ids: Tensor,

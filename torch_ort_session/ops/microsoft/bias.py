@@ -29,7 +29,7 @@ def bias_add(x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
     return x + bias + skip
 
 
-@kernel("BiasSplitGelu", domain="com.microsoft", since=(1,))
+@kernel("BiasSplitGelu", domain="com.microsoft", since=(1,), native=("activate",))
 def bias_split_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """The first half of ``x + bias`` times the Gelu of the second half.
 

@@ -20,6 +20,7 @@ _FILTER = -10000.0
     domain="com.microsoft",
     since=(1,),
     host=("static_kv", "use_past", "has_layer_state", "has_key_padding_mask"),
+    native=("gqa_decode",),
 )
 def decoder_attention(
     query: Tensor,

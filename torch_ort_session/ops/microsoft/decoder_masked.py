@@ -30,7 +30,12 @@ def _reads_length(node: Node) -> str | None:
 
 
 @kernel(
-    "DecoderMaskedMultiHeadAttention", domain="com.microsoft", since=(1,), seam=_reads_length, checks=True
+    "DecoderMaskedMultiHeadAttention",
+    domain="com.microsoft",
+    since=(1,),
+    seam=_reads_length,
+    checks=True,
+    native=("check_range",),
 )
 def decoder_masked_multi_head_attention(
     query: Tensor,

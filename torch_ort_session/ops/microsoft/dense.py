@@ -53,7 +53,7 @@ def transpose_matmul(a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 
     return fused_matmul(a, b, alpha=alpha, transA=transA, transB=transB)
 
 
-@kernel("FusedGemm", domain="com.microsoft", since=(1,))
+@kernel("FusedGemm", domain="com.microsoft", since=(1,), native=("gemv",))
 def fused_gemm(
     a: Tensor,
     b: Tensor,

@@ -55,7 +55,7 @@ def scaled_silu(x: Tensor, scale: Tensor | None = None, *, alpha: float = 1.0) -
     return z * torch.sigmoid(z)
 
 
-@kernel("SwiGLU", domain="com.microsoft", since=(1,))
+@kernel("SwiGLU", domain="com.microsoft", since=(1,), native=("activate",))
 def swiglu(
     gate: Tensor,
     up: Tensor | None = None,

@@ -20,6 +20,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
     host=("max_length", "min_length", "repetition_penalty"),
     seam="how many tokens come depends on the data",
     checks=True,
+    native=("check_range",),
 )
 def greedy_search(
     input_ids: Tensor,

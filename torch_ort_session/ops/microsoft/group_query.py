@@ -49,7 +49,12 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
 @kernel(
-    "GroupQueryAttention", domain="com.microsoft", since=(1,), host=("total_sequence_length",), checks=True
+    "GroupQueryAttention",
+    domain="com.microsoft",
+    since=(1,),
+    host=("total_sequence_length",),
+    checks=True,
+    native=("cache_appended", "check_range", "gqa_decode", "rotary"),
 )
 def group_query_attention(
     query: Tensor,

@@ -89,7 +89,14 @@ def conv_transpose_with_dynamic_pads(
     )
 
 
-@kernel("CropAndResize", domain="com.microsoft", since=(1,), host=("crop_size",), checks=True)
+@kernel(
+    "CropAndResize",
+    domain="com.microsoft",
+    since=(1,),
+    host=("crop_size",),
+    checks=True,
+    native=("check_range",),
+)
 def crop_and_resize(
     x: Tensor,
     rois: Tensor,

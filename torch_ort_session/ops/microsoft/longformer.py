@@ -12,7 +12,7 @@ from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_h
 from torch_ort_session.ops.kernel import kernel
 
 
-@kernel("LongformerAttention", domain="com.microsoft", since=(1,))
+@kernel("LongformerAttention", domain="com.microsoft", since=(1,), native=("gqa_decode",))
 def longformer_attention(
     x: Tensor,
     weight: Tensor,

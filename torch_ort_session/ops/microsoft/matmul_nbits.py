@@ -30,7 +30,9 @@ _BYTES = 4
 _STRIP = 1 << 18
 
 
-@kernel("MatMulNBits", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "MatMulNBits", domain="com.microsoft", since=(1,), checks=True, native=("check_range", "matmul_nbits")
+)
 def matmul_nbits(
     a: Tensor,
     b: Tensor,

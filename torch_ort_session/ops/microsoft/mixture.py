@@ -17,7 +17,13 @@ from torch_ort_session.ops._helpers.nibbles import unpacked
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("MoE", domain="com.microsoft", since=(1,), checks=counts_routes)
+@kernel(
+    "MoE",
+    domain="com.microsoft",
+    since=(1,),
+    checks=counts_routes,
+    native=("expert_rows", "expert_rows_nbits"),
+)
 def moe(
     x: Tensor,
     router_probs: Tensor,
@@ -85,7 +91,13 @@ def moe(
     return mix(tokens, experts, shares, fc1_weights.shape[0], projections, activation).reshape(x.shape)
 
 
-@kernel("QMoE", domain="com.microsoft", since=(1,), checks=counts_routes)
+@kernel(
+    "QMoE",
+    domain="com.microsoft",
+    since=(1,),
+    checks=counts_routes,
+    native=("expert_rows", "expert_rows_nbits"),
+)
 def qmoe(
     x: Tensor,
     router_probs: Tensor,

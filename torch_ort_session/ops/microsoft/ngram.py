@@ -13,7 +13,7 @@ from torch_ort_session.ops._helpers.token_scores import repeating
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("NGramRepeatBlock", domain="com.microsoft", since=(1,), checks=True)
+@kernel("NGramRepeatBlock", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def ngram_repeat_block(input_ids: Tensor, scores: Tensor, *, ngram_size: int, ctx: KernelContext) -> Tensor:
     """Scores with minus infinity for the tokens that would repeat an n-gram of the text so far.
 

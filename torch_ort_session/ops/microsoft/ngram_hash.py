@@ -111,7 +111,7 @@ def ngram_hash_mapping(
     return hashed, whole[:, length:].clone()
 
 
-@kernel("VarlenNGramHashMapping", domain="com.microsoft", since=(1,), checks=True)
+@kernel("VarlenNGramHashMapping", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def varlen_ngram_hash_mapping(
     input_ids: Tensor,
     multipliers: Tensor,

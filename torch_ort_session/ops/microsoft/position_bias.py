@@ -54,7 +54,7 @@ def relative_position_bias(
     return table.index_select(1, bucket.reshape(-1)).reshape(1, heads, query_length, key_length)
 
 
-@kernel("GatedRelativePositionBias", domain="com.microsoft", since=(1,), checks=True)
+@kernel("GatedRelativePositionBias", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def gated_relative_position_bias(
     query_layer: Tensor,
     query_bias: Tensor,

@@ -13,7 +13,7 @@ from torch_ort_session.ops._helpers.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("QEmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True)
+@kernel("QEmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def qembed_layer_normalization(
     input_ids: Tensor,
     segment_ids: Tensor | None,

@@ -15,7 +15,7 @@ from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
 
-@kernel("DynamicQuantizeMatMul", domain="com.microsoft", since=(1,))
+@kernel("DynamicQuantizeMatMul", domain="com.microsoft", since=(1,), native=("requantize",))
 def dynamic_quantize_matmul(
     a: Tensor,
     b: Tensor,
@@ -82,7 +82,7 @@ def matmul_integer_to_float(
     return y if bias is None else y + bias
 
 
-@kernel("QGemm", domain="com.microsoft", since=(1,))
+@kernel("QGemm", domain="com.microsoft", since=(1,), native=("requantize",))
 def qgemm(
     a: Tensor,
     a_scale: Tensor,

@@ -15,7 +15,13 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
 
-@kernel("DynamicQuantizeLSTM", domain="com.microsoft", since=(1,), checks=given(4))
+@kernel(
+    "DynamicQuantizeLSTM",
+    domain="com.microsoft",
+    since=(1,),
+    checks=given(4),
+    native=("check_range", "requantize"),
+)
 def dynamic_quantize_lstm(
     x: Tensor,
     w: Tensor,

@@ -18,7 +18,7 @@ from torch_ort_session.ops._helpers.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=given(4, 12))
+@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=given(4, 12), native=("check_range",))
 def attn_lstm(
     x: Tensor,
     w: Tensor,

@@ -14,7 +14,7 @@ from torch_ort_session.ops._helpers.rotary import rotate, turned
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("RotaryEmbedding", domain="com.microsoft", since=(1,), checks=True)
+@kernel("RotaryEmbedding", domain="com.microsoft", since=(1,), checks=True, native=("check_range", "rotary"))
 def rotary_embedding(
     x: Tensor,
     position_ids: Tensor,

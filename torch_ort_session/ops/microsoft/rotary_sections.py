@@ -14,7 +14,7 @@ from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("MRotaryEmbedding", domain="com.microsoft", since=(1,), checks=True)
+@kernel("MRotaryEmbedding", domain="com.microsoft", since=(1,), checks=True, native=("check_range", "rotary"))
 def m_rotary_embedding(
     x: Tensor,
     position_ids: Tensor,

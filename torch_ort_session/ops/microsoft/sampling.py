@@ -31,6 +31,7 @@ _NOTHING = -1e19
     seam="how many tokens come depends on the data",
     varies=True,
     checks=looks_at_floats,
+    native=("check_range", "sample_token"),
 )
 def sampling(
     input_ids: Tensor,

@@ -16,7 +16,13 @@ from torch_ort_session.ops._helpers.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("SparseAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "SparseAttention",
+    domain="com.microsoft",
+    since=(1,),
+    checks=True,
+    native=("check_range", "gqa_decode", "rotary"),
+)
 def sparse_attention(
     query: Tensor,
     key: Tensor | None,

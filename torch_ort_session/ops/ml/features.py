@@ -121,7 +121,7 @@ def feature_vectorizer(*X: Tensor, inputdimensions: list[int] | None = None) -> 
     return torch.cat(parts, 1)
 
 
-@kernel("ArrayFeatureExtractor", domain="ai.onnx.ml", since=(1,), checks=True)
+@kernel("ArrayFeatureExtractor", domain="ai.onnx.ml", since=(1,), checks=True, native=("check_range",))
 def array_feature_extractor(X: Tensor, Y: Tensor, *, ctx: KernelContext) -> Tensor:
     """The columns of ``X`` that ``Y`` names.
 

@@ -18,7 +18,7 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _LEAF = MODES.index("LEAF")
 
 
-@kernel("TreeEnsemble", domain="ai.onnx.ml", since=(5,))
+@kernel("TreeEnsemble", domain="ai.onnx.ml", since=(5,), native=("forest_votes",))
 def tree_ensemble(
     X: Tensor,
     *,

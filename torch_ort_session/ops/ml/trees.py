@@ -19,7 +19,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 _LEAF = MODES.index("LEAF")
 
 
-@kernel("TreeEnsembleRegressor", domain="ai.onnx.ml", since=(1, 3, 5))
+@kernel("TreeEnsembleRegressor", domain="ai.onnx.ml", since=(1, 3, 5), native=("forest_votes",))
 def tree_ensemble_regressor(
     X: Tensor,
     *,
@@ -101,7 +101,9 @@ def tree_ensemble_regressor(
     return transform(total, post_transform).to(torch.float32)
 
 
-@kernel("TreeEnsembleClassifier", domain="ai.onnx.ml", since=(1, 3, 5), seam=text_labels)
+@kernel(
+    "TreeEnsembleClassifier", domain="ai.onnx.ml", since=(1, 3, 5), seam=text_labels, native=("forest_votes",)
+)
 def tree_ensemble_classifier(
     X: Tensor,
     *,

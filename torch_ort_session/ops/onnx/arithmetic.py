@@ -45,7 +45,7 @@ def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     return torch.mul(a, b, out=out)
 
 
-@kernel("Div", since=(7, 13, 14), checks=divides_integers)
+@kernel("Div", since=(7, 13, 14), checks=divides_integers, native=("check_range",))
 def div(a: Tensor, b: Tensor, *, out: Tensor | None = None, ctx: KernelContext) -> Tensor:
     """Elementwise ``a / b`` of one dtype, broadcast; integer division rounds towards zero.
 
@@ -91,7 +91,7 @@ def pow_(x: Tensor, y: Scalar | Tensor, *, out: Tensor | None = None) -> Tensor:
     return deliver(torch.pow(x.to(torch.int64), to_wide(y)).to(x.dtype), out)
 
 
-@kernel("Mod", since=(10, 13, 28), checks=divides_integers)
+@kernel("Mod", since=(10, 13, 28), checks=divides_integers, native=("check_range",))
 def mod(a: Tensor, b: Tensor, *, fmod: int = 0, out: Tensor | None = None, ctx: KernelContext) -> Tensor:
     """Elementwise remainder of one dtype, broadcast.
 

@@ -67,7 +67,7 @@ def mul_legacy(
     return mul(a, align(a, b, axis, broadcast), out=out)
 
 
-@kernel("Div", since=(1, 6), checks=divides_integers)
+@kernel("Div", since=(1, 6), checks=divides_integers, native=("check_range",))
 def div_legacy(
     a: Tensor,
     b: Tensor,

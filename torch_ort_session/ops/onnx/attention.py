@@ -47,7 +47,7 @@ class _Choices:
     products: bool
 
 
-@kernel("Attention", since=(23,), checks=given(6))
+@kernel("Attention", since=(23,), checks=given(6), native=("check_range", "gqa_decode"))
 def attention_23(
     q: Tensor,
     k: Tensor,
@@ -88,7 +88,7 @@ def attention_23(
     )
 
 
-@kernel("Attention", since=(24, 25), checks=given(6))
+@kernel("Attention", since=(24, 25), checks=given(6), native=("check_range", "gqa_decode"))
 def attention(
     q: Tensor,
     k: Tensor,

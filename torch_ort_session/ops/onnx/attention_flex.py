@@ -15,7 +15,7 @@ from torch_ort_session.ops._helpers.attention import fused, scores, weighted
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("FlexAttention", domain="ai.onnx.preview", since=(1,))
+@kernel("FlexAttention", domain="ai.onnx.preview", since=(1,), native=("gqa_decode",))
 def flex_attention(
     q: Tensor,
     k: Tensor,

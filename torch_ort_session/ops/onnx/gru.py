@@ -19,7 +19,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 _ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
 
 
-@kernel("GRU", since=(3, 7, 14, 22), checks=given(4))
+@kernel("GRU", since=(3, 7, 14, 22), checks=given(4), native=("check_range", "gru_layer"))
 def gru(
     x: Tensor,
     w: Tensor,
@@ -102,7 +102,7 @@ def gru(
     return y_out, h_out
 
 
-@kernel("GRU", since=(1,), checks=given(4))
+@kernel("GRU", since=(1,), checks=given(4), native=("check_range", "gru_layer"))
 def gru_1(
     x: Tensor,
     w: Tensor,

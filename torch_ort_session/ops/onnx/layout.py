@@ -128,7 +128,7 @@ def space_to_depth(input: Tensor, *, blocksize: int, mode: str = "DCR") -> Tenso
     return blocks.reshape(n, c * b * b, h // b, w // b)
 
 
-@kernel("ReverseSequence", since=(10, 28), checks=True)
+@kernel("ReverseSequence", since=(10, 28), checks=True, native=("check_range",))
 def reverse_sequence(
     input: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0, ctx: KernelContext
 ) -> Tensor:

@@ -53,7 +53,7 @@ def layer_normalization(
     return _affine(y.to(x.dtype), scale, b), mean.to(stash), inverse.to(stash)
 
 
-@kernel("RMSNormalization", since=(23,))
+@kernel("RMSNormalization", since=(23,), native=("skip_rms_norm",))
 def rms_normalization(
     x: Tensor,
     scale: Tensor,

@@ -96,7 +96,7 @@ def global_max_pool(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return torch.amax(x, dims, keepdim=True, out=out)
 
 
-@kernel("MaxUnpool", since=(9, 11, 22), host=("output_shape",), checks=True)
+@kernel("MaxUnpool", since=(9, 11, 22), host=("output_shape",), checks=True, native=("check_range",))
 def max_unpool(
     x: Tensor,
     indices: Tensor,

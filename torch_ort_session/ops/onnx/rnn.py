@@ -19,7 +19,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
 
 
-@kernel("RNN", since=(1, 7, 14, 22), checks=given(4))
+@kernel("RNN", since=(1, 7, 14, 22), checks=given(4), native=("check_range",))
 def rnn(
     x: Tensor,
     w: Tensor,
@@ -90,7 +90,7 @@ def rnn(
     return y_out, h_out
 
 
-@kernel("LSTM", since=(1, 7, 14, 22), checks=given(4))
+@kernel("LSTM", since=(1, 7, 14, 22), checks=given(4), native=("check_range", "lstm_layer"))
 def lstm(
     x: Tensor,
     w: Tensor,

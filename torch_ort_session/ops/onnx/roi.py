@@ -25,7 +25,7 @@ def _adaptive(node: Node) -> str | None:
     return "the number of samples depends on the size of the boxes"
 
 
-@kernel("RoiAlign", since=(16, 22), seam=_adaptive, checks=True)
+@kernel("RoiAlign", since=(16, 22), seam=_adaptive, checks=True, native=("check_range",))
 def roi_align(
     x: Tensor,
     rois: Tensor,
@@ -98,7 +98,7 @@ def roi_align(
     return pooled.permute(0, 3, 1, 2).to(dtype)
 
 
-@kernel("RoiAlign", since=(10,), seam=_adaptive, checks=True)
+@kernel("RoiAlign", since=(10,), seam=_adaptive, checks=True, native=("check_range",))
 def roi_align_10(
     x: Tensor,
     rois: Tensor,
@@ -126,7 +126,7 @@ def roi_align_10(
     )
 
 
-@kernel("MaxRoiPool", since=(1, 22), checks=looks_at_floats)
+@kernel("MaxRoiPool", since=(1, 22), checks=looks_at_floats, native=("check_range",))
 def max_roi_pool(
     x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_scale: float = 1.0, ctx: KernelContext
 ) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops import native, native_files, registry
-from torch_ort_session.ops.uses import native_ops
 from torch_ort_session.runtime.recorders.cuda import Recorder, unavailable
 
 _NAMESPACE = "torch_ort_session"
@@ -240,7 +239,7 @@ def backend_report(
     uses: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for kernel, number in kernels:
         if kernel is not None:
-            uses[name_of(kernel.domain, kernel.op), native_ops(kernel.fn)] += number
+            uses[name_of(kernel.domain, kernel.op), kernel.native] += number
     ops = tuple(NativeUse(op, number, used) for (op, used), number in sorted(uses.items()))
     names = tuple(sorted(name_of(domain, op) for domain, op in quarantined))
     return BackendReport(ready, capture, ops, names)
