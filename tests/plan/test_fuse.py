@@ -13,7 +13,7 @@ from plan.planning import CPU, Seen, see
 from textmodel import operator, wrapped
 
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.ops.native_chain import Code
+from torch_ort_session.ops.native.chain import Code
 from torch_ort_session.plan.partition.fuse import Fusion, fuse, is_fused, last_name
 from torch_ort_session.plan.partition.segments import split
 

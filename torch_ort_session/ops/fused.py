@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import Kernel, kernel, kernels_of
-from torch_ort_session.ops.native_chain import chain, composite
+from torch_ort_session.ops.native.chain import chain, composite
 
 DOMAIN = "torch_ort_session"
 """Of its nodes."""

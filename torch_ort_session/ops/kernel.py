@@ -16,7 +16,7 @@ import torch
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.signature import KernelSignature, signature_of
 
 Strings: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]

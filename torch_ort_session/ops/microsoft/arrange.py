@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits
+from torch_ort_session.ops.common import bits
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.constant import range_ as onnx_range
 from torch_ort_session.ops.onnx.gather import gather_nd as onnx_gather_nd

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, activated
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.dropout import dropped
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
+from torch_ort_session.ops.common.attention import fused, merge_heads, split_heads
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # What onnxruntime adds to a score that the mask takes out of sight.

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.gather import gather
 

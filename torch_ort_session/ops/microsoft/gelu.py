@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, activated
 from torch_ort_session.ops.kernel import kernel
 
 _FEW = 1 << 17

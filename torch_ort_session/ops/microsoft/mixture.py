@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import counts_routes, note_routes
-from torch_ort_session.ops._helpers.experts import Activation, Projection, mix, route
-from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops.common.checks import counts_routes, note_routes
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.experts import Activation, Projection, mix, route
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 
 @kernel(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_range
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_range
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

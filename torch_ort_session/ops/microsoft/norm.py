@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.norms import row_norm
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.norm_layer import rms_normalization
 

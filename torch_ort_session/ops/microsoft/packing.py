@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import combine, fused, merge_heads, split_heads
-from torch_ort_session.ops._helpers.checks import check_range
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.packing import repacked, unpacked
+from torch_ort_session.ops.common.attention import combine, fused, merge_heads, split_heads
+from torch_ort_session.ops.common.checks import check_range
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.packed_tokens import repacked, unpacked
 
 _COUNTED = "the number of tokens depends on the data"
 

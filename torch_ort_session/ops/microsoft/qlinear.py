@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.bytewise import of_each, pair, requantized, shifted
+from torch_ort_session.ops.common.bytewise import of_each, pair, requantized, shifted
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.ops.onnx.pool import average_pool
+from torch_ort_session.ops.onnx.images.pool import average_pool
 
 
 @kernel("QLinearAdd", domain="com.microsoft", since=(1,), native=("quantized_pair",))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
-from torch_ort_session.ops._helpers.bytewise import requantized
+from torch_ort_session.ops.common.bytes_mm import byte_matmul
+from torch_ort_session.ops.common.bytewise import requantized
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 

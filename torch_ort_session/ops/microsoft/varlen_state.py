@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_range, given
-from torch_ort_session.ops._helpers.delta_rule import Walk, rule, walk, walk_rows
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_range, given
+from torch_ort_session.ops.common.delta_rule import Walk, rule, walk, walk_rows
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.gates import Gate, activated
-from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, deliver, to_float
+from torch_ort_session.ops.common.gates import Gate, activated
+from torch_ort_session.ops.common.widen import HALF, UNSIGNED, deliver, to_float
 from torch_ort_session.ops.kernel import kernel
 
 SIXTH = 0.1666666716337204

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_divisor, divides_integers
-from torch_ort_session.ops._helpers.widen import (
+from torch_ort_session.ops.common.checks import check_divisor, divides_integers
+from torch_ort_session.ops.common.widen import (
     UNSIGNED,
     deliver,
     divide_truncating,

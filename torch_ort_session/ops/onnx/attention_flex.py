@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.attention import fused, scores, weighted
+from torch_ort_session.ops.common.attention import fused, scores, weighted
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

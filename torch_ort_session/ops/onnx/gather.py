@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.index import check_index, take, torch_refuses
+from torch_ort_session.ops.common import bits, strings
+from torch_ort_session.ops.common.index import check_index, take, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.checks import check_range
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common import bits, strings
+from torch_ort_session.ops.common.checks import check_range
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

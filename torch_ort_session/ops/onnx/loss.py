@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.widen import HALF
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.widen import HALF
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

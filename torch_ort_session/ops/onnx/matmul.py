@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.intmm import wrapping_matmul
-from torch_ort_session.ops._helpers.rows import row_product
+from torch_ort_session.ops.common.rows import row_product
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx.intmm import wrapping_matmul
 
 
 @kernel("MatMul", since=(1, 9, 13), native=("gemv",))

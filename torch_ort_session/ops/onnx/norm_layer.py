@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.norms import row_norm
+from torch_ort_session.ops.common.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _FLOAT = int(ElementType.FLOAT)

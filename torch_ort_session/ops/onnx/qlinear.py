@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.bytes_mm import byte_conv, byte_matmul
-from torch_ort_session.ops._helpers.bytewise import requantized
-from torch_ort_session.ops._helpers.windows import per_axis, window_pads
+from torch_ort_session.ops.common.bytes_mm import byte_conv, byte_matmul
+from torch_ort_session.ops.common.bytewise import requantized
+from torch_ort_session.ops.common.windows import per_axis, window_pads
 from torch_ort_session.ops.kernel import kernel
 
 

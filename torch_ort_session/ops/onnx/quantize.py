@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType, element_type_of
-from torch_ort_session.ops._helpers.bytewise import requantized
-from torch_ort_session.ops._helpers.quantization import round_into, spread
+from torch_ort_session.ops.common.bytewise import requantized
+from torch_ort_session.ops.common.quantization import round_into, spread
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

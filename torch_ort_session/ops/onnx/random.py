@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.checks import check_each, looks_at_floats
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_each, looks_at_floats
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
 
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import recurrent, recurrent_cells, recurrent_native
-from torch_ort_session.ops._helpers import recurrent_activations as functions_of
-from torch_ort_session.ops._helpers.checks import given
-from torch_ort_session.ops._helpers.recurrent import States, ready
+from torch_ort_session.ops.common import recurrent, recurrent_cells
+from torch_ort_session.ops.common import recurrent_activations as functions_of
+from torch_ort_session.ops.common.checks import given
+from torch_ort_session.ops.common.recurrent import States, ready
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.onnx import recurrent_native
 
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
 

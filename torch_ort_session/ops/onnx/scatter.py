@@ -10,10 +10,10 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.index import check_index, torch_refuses
+from torch_ort_session.ops.common import bits, strings
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.index import check_index, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _REDUCE = {"mul": "prod", "max": "amax", "min": "amin"}

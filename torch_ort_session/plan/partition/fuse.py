@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops.fused import DOMAIN, FUSED, fused
 from torch_ort_session.ops.kernel import KernelContext
-from torch_ort_session.ops.native_chain import DTYPES
+from torch_ort_session.ops.native.chain import DTYPES
 from torch_ort_session.plan.analysis.specs import Observation, Spec
 from torch_ort_session.plan.analysis.static_values import Taint
 from torch_ort_session.plan.lowering.build import reads, with_release

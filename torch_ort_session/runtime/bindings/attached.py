@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from torch_ort_session.errors import InputError
-from torch_ort_session.ops._helpers.cache_rows import put_rows
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.ops.microsoft.gqa.cache_rows import put_rows
 from torch_ort_session.runtime.bindings.attach import check_apart, check_name, is_count
 from torch_ort_session.runtime.bindings.bound import Bound, marks_of, told
 from torch_ort_session.runtime.bindings.shared_caches import Rows

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from torch_ort_session.ir.graph import Graph
-from torch_ort_session.ops import native, native_files, registry
+from torch_ort_session.ops import native, registry
+from torch_ort_session.ops.native import files as native_files
 from torch_ort_session.runtime.recorders.cuda import Recorder, unavailable
 
 _NAMESPACE = "torch_ort_session"

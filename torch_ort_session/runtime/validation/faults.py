@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch_ort_session.errors import DeviceIndexError, DeviceValidationError
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from torch_ort_session.ops._helpers.checks import NOTHING_VALID
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.index import EMPTY_AXIS
+from torch_ort_session.ops.common.checks import NOTHING_VALID
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.index import EMPTY_AXIS
 from torch_ort_session.runtime.validation.faults import Fault
 
 FLAGS, NODE, VALUE, COUNT, HIGH, DONE, LOW = 0, 1, 2, 4, 5, 7, 8
