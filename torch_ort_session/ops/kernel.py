@@ -143,7 +143,6 @@ class Kernel:
         fn: The function.
         signature: Its parsed signature.
         view_of: Input whose memory the result may alias.
-        state: Inputs that may be updated in place.
         seam: Why the kernel cannot be captured: a text, a function of the node, or None.
         host_result: Whether the result is made on the CPU from static facts (Shape, Size).
         varies: Whether the result differs from run to run by itself (random ops).
@@ -159,7 +158,6 @@ class Kernel:
     fn: Callable[..., Any]
     signature: KernelSignature
     view_of: str | None = None
-    state: tuple[str, ...] = ()
     seam: Seam = None
     host_result: bool = False
     varies: bool = False
@@ -199,7 +197,6 @@ def kernel(
     domain: str = "",
     host: Sequence[str] = (),
     view_of: str | None = None,
-    state: Sequence[str] = (),
     seam: Seam = None,
     host_result: bool = False,
     varies: bool = False,
@@ -216,7 +213,6 @@ def kernel(
             ``list[int]`` or ``list[float]`` by their annotation), or as one where it is a constant and as the
             tensor where it is not (``Scalar | Tensor``).
         view_of: Parameter whose memory the result may alias.
-        state: Parameters that may be updated in place.
         seam: Why it cannot be captured.
         host_result: The result is made on the CPU from static facts.
         varies: The result differs from run to run by itself.
@@ -230,7 +226,7 @@ def kernel(
     def declare(fn: _Fn) -> _Fn:
         signature = signature_of(fn, tuple(host))
         names = {param.name for param in signature.inputs}
-        for given in (*host, *state, *((view_of,) if view_of else ())):
+        for given in (*host, *((view_of,) if view_of else ())):
             if given not in names:
                 raise TypeError(f"kernel {op}: {given!r} is not a positional parameter of {fn.__name__}")
         record = Kernel(
@@ -240,7 +236,6 @@ def kernel(
             fn=fn,
             signature=signature,
             view_of=view_of,
-            state=tuple(state),
             seam=seam,
             host_result=host_result,
             varies=varies,

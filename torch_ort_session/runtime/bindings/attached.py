@@ -275,13 +275,6 @@ class Attached:
             if bound.capacity_dim is not None:
                 self.set_length(bound, after)
 
-    def undo(self, in_place: bool) -> Callable[[], None]:
-        """What takes back a run: nothing, unless steps write states in place."""
-        if not in_place:
-            return lambda: None
-        before = self.snapshot()
-        return lambda: self.restore(before)
-
     def unknown(self, name: str, what: str) -> InputError:
         """An error that says what there is."""
         known = ", ".join(repr(n) for bound in self for n in dict.fromkeys(bound.key) if n) or "nothing"
