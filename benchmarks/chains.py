@@ -26,7 +26,7 @@ from torch import Tensor
 import torch_ort_session
 from torch_ort_session import Options
 from torch_ort_session.ops import native
-from torch_ort_session.ops.native_chain import Code
+from torch_ort_session.ops.native.chain import Code
 
 BOUND = 1.0
 NOISE = 1.05
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain, as :func:`.native_chain.chain` takes it.
+    """A chain, as :func:`.chain` takes it.
 
     Attributes:
         name: What the table says.

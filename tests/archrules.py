@@ -214,10 +214,10 @@ def no_star_imports(source: Source) -> Iterator[Finding]:
 
 
 def extension_only_in_native(source: Source) -> Iterator[Finding]:
-    """Nothing but `ops/native.py` and `runtime/recorders/cuda.py` loads or builds compiled code."""
-    if source.within("ops/native.py", "runtime/recorders/cuda.py"):
+    """Nothing but `ops/native/__init__.py` and `runtime/recorders/cuda.py` loads or builds compiled code."""
+    if source.within("ops/native/__init__.py", "runtime/recorders/cuda.py"):
         return
-    message = "compiled code is loaded only in ops/native.py and runtime/recorders/cuda.py"
+    message = "compiled code is loaded only in ops/native/__init__.py and runtime/recorders/cuda.py"
     for item in imports(source):
         if _names(item.name, f"{PACKAGE}._native", "torch.utils.cpp_extension", "ctypes", "cffi"):
             yield Finding(source.path, item.line, message)

@@ -16,7 +16,7 @@ import torch
 from opcase import Fixed, OpCase, const
 
 import torch_ort_session as tos
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation.word import TOLD
 
 MS = "com.microsoft"

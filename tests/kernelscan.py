@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from archrules import PACKAGE, Finding, Source, dotted, imports
 
-FAMILIES = ("ops/onnx/", "ops/microsoft/", "ops/ml/", "ops/_helpers/")
-STRINGS = "ops/_helpers/strings.py"
+FAMILIES = ("ops/onnx/", "ops/microsoft/", "ops/ml/", "ops/common/")
+STRINGS = "ops/common/strings.py"
 """Strings are numpy arrays on the host, so a step that moves them is never recorded; this file moves them."""
 READS = frozenset(
     {"item", "tolist", "numpy", "cpu", "nonzero", "masked_select", "argwhere", "__array__", "__dlpack__"}

@@ -7,7 +7,7 @@ from archrules import Source
 from kernelscan import scan
 
 MATHS = "torch_ort_session/ops/onnx/maths.py"
-HELPER = "torch_ort_session/ops/_helpers/reading.py"
+HELPER = "torch_ort_session/ops/common/reading.py"
 
 
 def findings(*files: tuple[str, str]) -> list[str]:
@@ -71,23 +71,23 @@ READER = "def first(x: Tensor) -> float:\n    return x.item()\n"
 
 
 def test_a_helper_reached_from_a_seam_only_may_read() -> None:
-    seam = "from .._helpers.reading import first\n" + kernel("first(a)", '"Add", since=(7,), seam="reads"')
+    seam = "from ..common.reading import first\n" + kernel("first(a)", '"Add", since=(7,), seam="reads"')
     assert findings((HELPER, READER), (MATHS, seam)) == []
 
 
 def test_a_helper_reached_from_any_other_kernel_may_not() -> None:
-    seam = "from .._helpers.reading import first\n" + kernel("first(a)", '"Add", since=(7,), seam="reads"')
+    seam = "from ..common.reading import first\n" + kernel("first(a)", '"Add", since=(7,), seam="reads"')
     plain = seam + kernel("first(b)", '"Sub", since=(7,)')
     assert findings((HELPER, READER), (MATHS, plain)) == ["first reads data on the host: x.item()"]
 
 
 def test_a_helper_is_followed_through_another_and_through_a_module_name() -> None:
     middle = (
-        "torch_ort_session/ops/_helpers/middle.py",
+        "torch_ort_session/ops/common/middle.py",
         "from . import reading\ndef via(x):\n    return reading.first(x)\n",
     )
     seam = kernel("first(a)", '"Add", since=(7,), seam="reads"')
-    text = f"from .._helpers import middle\nfrom .._helpers.reading import first\n{seam}"
+    text = f"from ..common import middle\nfrom ..common.reading import first\n{seam}"
     assert findings((HELPER, READER), middle, (MATHS, text)) == []
     assert findings((HELPER, READER), middle, (MATHS, text + kernel("middle.via(a)", '"Sub", since=(7,)')))
 
@@ -110,5 +110,5 @@ def test_other_parts_of_the_package_are_not_scanned() -> None:
 
 
 def test_only_the_file_that_moves_strings_is_let_off() -> None:
-    assert findings(("torch_ort_session/ops/_helpers/strings.py", READER)) == []
-    assert findings(("torch_ort_session/ops/_helpers/string.py", READER))
+    assert findings(("torch_ort_session/ops/common/strings.py", READER)) == []
+    assert findings(("torch_ort_session/ops/common/string.py", READER))

@@ -14,8 +14,9 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.ops import native, native_files
-from torch_ort_session.ops.native_files import BuildTarget
+from torch_ort_session.ops import native
+from torch_ort_session.ops.native import files as native_files
+from torch_ort_session.ops.native.files import BuildTarget
 
 OTHER = BuildTarget("2.12.1+cu130", "13.0", "3.12")
 HERE = BuildTarget("2.13.0+cpu", None, "3.11")
@@ -188,7 +189,7 @@ def test_a_build_waits_for_another_one_and_not_for_one_that_was_killed(tmp_path:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from torch_ort_session.ops import native_files\n"
+        "from torch_ort_session.ops.native import files as native_files\n"
         "with native_files.building(Path(sys.argv[1])) as scratch:\n"
         "    assert not (scratch / 'lock').exists()\n"
         "    (scratch / 'lock').touch()\n"

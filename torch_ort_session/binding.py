@@ -85,7 +85,6 @@ class Binding:
         self._recipients = Recipients(self._machine, self._attached, defers(session.options))
         self._gone = "no capture was made"
         self._caches = Caches(session.graph)
-        self._in_place = any(step.kernel.state for step in self._program()[0].steps.items)
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that the model reads in place; with the same name again, replace it.
@@ -375,7 +374,7 @@ class Binding:
             self._machine.policy.counters[counters.DELIVERED] += nbytes
             return []
 
-        return Delivery(ready.form, frozenset(ready.views), deliver, self._attached.undo(self._in_place))
+        return Delivery(ready.form, frozenset(ready.views), deliver)
 
     def _off(self) -> DeclineReport | None:
         return switched_off(self._session.options.capture)

@@ -12,7 +12,7 @@ from expecttest import assert_expected_inline
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops.native_chain import composite
+from torch_ort_session.ops.native.chain import composite
 
 pytest.importorskip("onnxruntime", reason="the oracle of this benchmark")
 

@@ -12,10 +12,9 @@ import torch
 from binding.decoders import cell
 from expecttest import assert_expected_inline
 from runtime.capturelab import STEPS, Failing, injected, refusal
-from textmodel import load, message, model, operator, wrapped
+from textmodel import load, message, model, wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 
 STEP = (
@@ -381,36 +380,6 @@ def test_m12_random_steps_draw_anew_and_a_capture_draws_once() -> None:
     for want in wants[1:]:
         binding.replay()
         assert torch.equal(binding.read("y"), want)
-
-
-def bump(h: torch.Tensor) -> torch.Tensor:
-    """Adds one in place."""
-    return h.add_(1)
-
-
-@pytest.mark.parametrize("at", [-1, 1, 2, 3])
-def test_m8_a_kernel_that_writes_a_state_in_place_advances_it_once(at: int) -> None:
-    made: list[Failing] = []
-
-    def recorder() -> Failing:
-        made.append(Failing(at if not made else -1, refusal))
-        return made[-1]
-
-    with operator(kernel("Bump", since=(1,), domain="tests", state=("h",))(bump)):
-        session = load(
-            "g (float[2] h) => (float[2] g, float[2] y) { g = tests.Bump(h) e = Exp(g) y = Neg(e) }"
-        )
-        binding, h = injected(session, recorder).bind(), torch.zeros(2)
-        binding.state("h", "g", h)
-        for step in range(1, 6):
-            assert binding.capture() is None
-            assert float(h[0]) == step
-            torch.testing.assert_close(binding.read("y"), -h.exp())
-        stuck = load("g (float[2] h) => (float[2] g) { g = tests.Bump(h) }")
-        binding = injected(stuck, lambda: Failing(1, refusal)).bind()
-        binding.state("h", "g", h)
-        assert isinstance(binding.capture(), DeclineReport)
-        assert float(h[0]) == 5
 
 
 def test_threads_on_one_session_serialise() -> None:

@@ -16,7 +16,7 @@ from textmodel import message
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.cache_rows import put_rows
+from torch_ort_session.ops.microsoft.gqa.cache_rows import put_rows
 
 LAYERS, HEADS, GROUPS, WIDTH, ROOM = 2, 4, 2, 8, 12
 HIDDEN = HEADS * WIDTH

@@ -16,9 +16,8 @@ from textmodel import model
 from torch import Tensor
 
 from torch_ort_session.cli import backend
-from torch_ort_session.ops import native, registry, uses
-from torch_ort_session.ops.kernel import KernelContext, kernel, kernels_of
-from torch_ort_session.ops.uses import native_ops
+from torch_ort_session.ops import native
+from torch_ort_session.ops.kernel import kernel, kernels_of
 from torch_ort_session.runtime.recorders.backend import Extension, Readiness
 
 GOOD = Readiness(
@@ -47,16 +46,14 @@ def plain(x: Tensor) -> Tensor:
     return x
 
 
-@kernel("Looks", since=(1, 3), domain="acme")
-def looks(x: Tensor, ctx: KernelContext) -> Tensor:
-    validation = ctx.validation
-    return x if validation is None else validation.check_index(x, 2, ctx.node)
+@kernel("Looks", since=(1, 3), domain="acme", native=("check_index",))
+def looks(x: Tensor) -> Tensor:
+    return x
 
 
-@kernel("Chooses", since=(2,), domain="acme")
-def chooses(x: Tensor, ctx: KernelContext) -> Tensor:
-    made = native.cpu_op("gemv", x)
-    return looks(x, ctx) if made is None else native.device_op("top_k", x)
+@kernel("Chooses", since=(2,), domain="acme", native=("check_index", "gemv", "top_k"))
+def chooses(x: Tensor) -> Tensor:
+    return x
 
 
 @pytest.fixture
@@ -64,8 +61,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three kernels."""
     table = {(k.domain, k.op): (k,) for fn in (plain, looks, chooses) for k in kernels_of(fn)}
     monkeypatch.setattr(backend, "registry", SimpleNamespace(kernels=lambda: table))
-    monkeypatch.setattr(uses, "_PACKAGE", __name__)
-    uses.native_ops.cache_clear()
 
 
 def given(patch: pytest.MonkeyPatch, ready: Readiness) -> None:
@@ -169,24 +164,3 @@ def test_m22_every_op_of_the_library_is_listed_and_every_op_asked_for_is_there(c
     assert {"gemv", "matmul_nbits"} <= set(found["extension"]["choosing"])
     lines = command("ops", "--native").out.splitlines()
     assert declared - facts <= {line.split()[0] for line in lines}
-
-
-def test_m22_what_kernels_use_is_read_from_their_source() -> None:
-    wanted_of = {
-        "ai.onnx::Add": set(),
-        "ai.onnx::GRU": {"gru_layer"},
-        "ai.onnx::Gather": {"check_index"},
-        "ai.onnx::LSTM": {"lstm_layer"},
-        "ai.onnx::MatMul": {"gemv"},
-        "ai.onnx::NonMaxSuppression": {"non_max_suppression"},
-        "ai.onnx::TopK": {"top_k"},
-        "ai.onnx.ml::TreeEnsembleRegressor": {"forest_votes"},
-        "com.microsoft::MatMulNBits": {"matmul_nbits"},
-        "com.microsoft::QLinearSigmoid": {"by_table", "requantize"},
-    }
-    for name, wanted in wanted_of.items():
-        domain, _, op = name.rpartition("::")
-        kernels = registry.kernels()["" if domain == "ai.onnx" else domain, op]
-        newest = max(kernels, key=lambda kernel: kernel.since)
-        assert wanted <= set(native_ops(newest.fn)), name
-        assert wanted or not native_ops(newest.fn), name

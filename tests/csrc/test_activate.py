@@ -16,7 +16,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, activated
 from torch_ort_session.ops.microsoft.gelu import quick_gelu
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType, element_type_of
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers import bytewise
+from torch_ort_session.ops.common import bytewise
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

@@ -13,7 +13,7 @@ from textmodel import message
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops.native_chain import Code, chain, composite
+from torch_ort_session.ops.native.chain import Code, chain, composite
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from textmodel import message
 
-from torch_ort_session.ops import native, native_checks
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops import native
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.native import checks as native_checks
 from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")

@@ -9,8 +9,9 @@ import torch
 from hostcuda import launch, needs_compiler, poisoned
 from textmodel import message
 
-from torch_ort_session.ops import native, native_checks
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops import native
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.native import checks as native_checks
 from torch_ort_session.runtime.validation import word as layout
 
 DTYPES = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]

@@ -10,7 +10,14 @@ import torch
 from textmodel import message
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.forest import MODES, Forest, Nodes, Votes, plant, votes_of
+from torch_ort_session.ops.ml.trees.forest import (
+    MODES,
+    Forest,
+    Nodes,
+    Votes,
+    plant,
+    votes_of,
+)
 from torch_ort_session.ops.onnx.nms import non_max_suppression
 from torch_ort_session.ops.onnx.topk import top_k
 

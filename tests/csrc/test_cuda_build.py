@@ -10,11 +10,12 @@ import torch
 from hostcuda import ROOT
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from torch_ort_session.ops import native, native_checks
-from torch_ort_session.ops._helpers.norms import row_norm
+from torch_ort_session.ops import native
+from torch_ort_session.ops.common.norms import row_norm
+from torch_ort_session.ops.kernel import kernels_of
 from torch_ort_session.ops.microsoft import norm
 from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
-from torch_ort_session.ops.uses import native_ops
+from torch_ort_session.ops.native import checks as native_checks
 from torch_ort_session.runtime.recorders.backend import BackendReport, Extension, NativeUse, Readiness
 from torch_ort_session.runtime.validation import validator as validation
 
@@ -133,7 +134,8 @@ def test_the_normalization_of_a_model_takes_what_the_native_op_gives(monkeypatch
 
 
 def test_m22_a_report_of_a_session_on_cuda_tells_what_the_library_has_there() -> None:
-    assert native_ops(skip_simplified_layer_normalization) == ("skip_rms_norm",)
+    (kernel,) = kernels_of(skip_simplified_layer_normalization)
+    assert kernel.native == ("skip_rms_norm",)
     both = ("check_index", "skip_rms_norm")
     uses = (NativeUse("ai.onnx::Gather", 2, both[:1]), NativeUse("com.microsoft::Norm", 1, both[1:]))
     found = Extension("/lib.so", "", 2, both, cuda_ops=both, architectures=("8.0", "9.0"))

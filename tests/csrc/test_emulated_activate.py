@@ -7,7 +7,7 @@ import torch
 from hostcuda import launch, needs_compiler, poisoned
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.gates import Gate
+from torch_ort_session.ops.common.gates import Gate
 
 pytestmark = [
     needs_compiler,

@@ -8,7 +8,7 @@ from hostcuda import launch, needs_compiler, poisoned
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops.native_chain import Code
+from torch_ort_session.ops.native.chain import Code
 
 pytestmark = [
     needs_compiler,

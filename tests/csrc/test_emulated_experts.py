@@ -9,9 +9,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.experts import Projection
-from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops.microsoft.experts import Projection
 from torch_ort_session.ops.microsoft.mixture import _numbers, _same
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 REALS = list(TOLERANCES)

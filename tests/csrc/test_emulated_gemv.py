@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.rows import row_product
+from torch_ort_session.ops.common.rows import row_product
 
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 SKEW = 8

@@ -12,7 +12,7 @@ from hostcuda import launch, needs_compiler, poisoned
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = needs_compiler

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hostcuda import launch, needs_compiler, poisoned
 
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = needs_compiler

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.nibbles import unpacked
 from torch_ort_session.ops.microsoft.matmul_nbits import Sizes, _by_codes
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 

@@ -10,9 +10,9 @@ from textmodel import message
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.experts import Projection
-from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops.microsoft.experts import Projection
 from torch_ort_session.ops.microsoft.mixture import _numbers, _same
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.rows import row_product
+from torch_ort_session.ops.common.rows import row_product
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

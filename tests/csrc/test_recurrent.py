@@ -18,8 +18,9 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers import recurrent, recurrent_cells, recurrent_native
-from torch_ort_session.ops._helpers.recurrent_activations import activations, by_direction, clipped
+from torch_ort_session.ops.common import recurrent, recurrent_cells
+from torch_ort_session.ops.common.recurrent_activations import activations, by_direction, clipped
+from torch_ort_session.ops.onnx import recurrent_native
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.rotary import rotate
+from torch_ort_session.ops.common.rotary import rotate
 from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")

@@ -11,7 +11,7 @@ from textmodel import message
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.drawing import drawn_tokens, philox, plainly_drawn, uniforms
+from torch_ort_session.ops.microsoft.generation.drawing import drawn_tokens, philox, plainly_drawn, uniforms
 
 OPS = torch.ops.torch_ort_session
 needs_extension = pytest.mark.skipif(

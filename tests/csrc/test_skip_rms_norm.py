@@ -16,7 +16,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.norms import row_norm
+from torch_ort_session.ops.common.norms import row_norm
 from torch_ort_session.ops.microsoft.norm import simplified_layer_normalization
 from torch_ort_session.ops.onnx.norm_layer import rms_normalization
 

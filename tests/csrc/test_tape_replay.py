@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from expecttest import assert_expected_inline
 from tapelab import data, forked, load_provoking_ops, needs_extension, tape_recorder
 
-from torch_ort_session.ops import native_checks
+from torch_ort_session.ops.native import checks as native_checks
 from torch_ort_session.runtime.recorders.api import Diverged, Recording, Refused
 from torch_ort_session.runtime.validation import word as layout
 

@@ -13,7 +13,7 @@ from onnx import helper
 
 import torch_ort_session
 from torch_ort_session.errors import KernelError
-from torch_ort_session.ops._helpers.attention import fused, masked_scores, scores, softmax, weighted
+from torch_ort_session.ops.common.attention import fused, masked_scores, scores, softmax, weighted
 
 
 def model(op: str, inputs: dict[str, list[int]], opset: int, **attributes: Any) -> onnx.ModelProto:

@@ -12,7 +12,7 @@ from expecttest import assert_expected_inline
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.casting import bits_of, convert, from_bits
+from torch_ort_session.ops.common.casting import bits_of, convert, from_bits
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.onnx.cast import bit_cast, cast, cast_v1
 

@@ -11,7 +11,7 @@ from badfeeds import Bad, feeds_of, same
 from textmodel import load
 
 import torch_ort_session as tos
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 
 MS = "com.microsoft"
 MEANT = [

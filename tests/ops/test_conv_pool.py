@@ -9,11 +9,11 @@ import torch
 from expecttest import TestCase
 from torch import Tensor
 
-from torch_ort_session.ops.onnx.conv import conv, conv_transpose
-from torch_ort_session.ops.onnx.conv_deform import deform_conv
+from torch_ort_session.ops.onnx.images.conv import conv, conv_transpose
+from torch_ort_session.ops.onnx.images.conv_deform import deform_conv
+from torch_ort_session.ops.onnx.images.pool import average_pool
+from torch_ort_session.ops.onnx.images.pool_max import max_pool_1
 from torch_ort_session.ops.onnx.matmul import gemm_legacy
-from torch_ort_session.ops.onnx.pool import average_pool
-from torch_ort_session.ops.onnx.pool_max import max_pool_1
 
 
 def said(call: Callable[[], Tensor]) -> str:

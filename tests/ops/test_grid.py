@@ -6,7 +6,7 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.ops.onnx.grid import affine_grid, grid_sample
+from torch_ort_session.ops.onnx.images.grid import affine_grid, grid_sample
 
 
 @pytest.mark.parametrize("align", [0, 1])

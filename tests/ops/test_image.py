@@ -8,7 +8,7 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.ops.onnx.image import image_decoder
+from torch_ort_session.ops.onnx.images.image import image_decoder
 
 
 def test_no_image() -> None:

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bytes_mm, intmm
-from torch_ort_session.ops._helpers.bytes_mm import byte_conv, byte_matmul
+from torch_ort_session.ops.common import bytes_mm
+from torch_ort_session.ops.common.bytes_mm import byte_conv, byte_matmul
+from torch_ort_session.ops.onnx import intmm
 
 
 def draw(*shape: int, dtype: torch.dtype) -> Tensor:

@@ -11,21 +11,21 @@ from textmodel import model
 from torch import Tensor
 
 import torch_ort_session as tos
-from torch_ort_session.ops._helpers.layout import (
+from torch_ort_session.ops.onnx.activation import leaky_relu
+from torch_ort_session.ops.onnx.clip import clip
+from torch_ort_session.ops.onnx.concat import concat
+from torch_ort_session.ops.onnx.images.conv import conv, conv_transpose
+from torch_ort_session.ops.onnx.images.layout import (
     channels_last,
     convolution,
     is_channels_last,
     is_channels_last_1d,
 )
-from torch_ort_session.ops.onnx.activation import leaky_relu
-from torch_ort_session.ops.onnx.clip import clip
-from torch_ort_session.ops.onnx.concat import concat
-from torch_ort_session.ops.onnx.conv import conv, conv_transpose
+from torch_ort_session.ops.onnx.images.pool import average_pool
+from torch_ort_session.ops.onnx.images.pool_max import max_pool_1
+from torch_ort_session.ops.onnx.images.resize import resize
 from torch_ort_session.ops.onnx.norm_batch import batch_normalization
 from torch_ort_session.ops.onnx.pad import pad
-from torch_ort_session.ops.onnx.pool import average_pool
-from torch_ort_session.ops.onnx.pool_max import max_pool_1
-from torch_ort_session.ops.onnx.resize import resize
 
 
 def image(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:

@@ -13,7 +13,8 @@ from onnx import numpy_helper
 from opcase import OpCase, assert_matches, const, t
 
 import torch_ort_session as tos
-from torch_ort_session.ops.microsoft import arrange, bias, decoding, group_norm, images, matrices
+from torch_ort_session.ops.microsoft import arrange, bias, group_norm, images, matrices
+from torch_ort_session.ops.microsoft.generation import decoding
 
 
 def whole(*numbers: int, dtype: str = "int64") -> Any:

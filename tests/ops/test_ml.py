@@ -12,13 +12,13 @@ import torch
 from expecttest import assert_expected_inline
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers import prepared
+from torch_ort_session.ops.common import prepared
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.ml.encoder import label_encoder, one_hot_encoder
 from torch_ort_session.ops.ml.features import imputer, normalizer
 from torch_ort_session.ops.ml.maps import cast_map, dict_vectorizer, zip_map
-from torch_ort_session.ops.ml.tree_ensemble import tree_ensemble
-from torch_ort_session.ops.ml.trees import tree_ensemble_regressor
+from torch_ort_session.ops.ml.trees.regressor_classifier import tree_ensemble_regressor
+from torch_ort_session.ops.ml.trees.tree_ensemble import tree_ensemble
 
 
 def context() -> KernelContext:

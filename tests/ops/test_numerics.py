@@ -10,7 +10,7 @@ import torch
 from expecttest import assert_expected_inline
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.onnx import activation, clip, cumulative, loss, reduce, reduce_attribute, softmax
 from torch_ort_session.ops.onnx.compare import equal_with_strings

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.attention import fused
+from torch_ort_session.ops.common.attention import fused
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 

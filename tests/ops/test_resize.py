@@ -8,8 +8,8 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 
-from torch_ort_session.ops.onnx import resize as family
-from torch_ort_session.ops.onnx.resize import resize, resize_by_scales
+from torch_ort_session.ops.onnx.images import resize as family
+from torch_ort_session.ops.onnx.images.resize import resize, resize_by_scales
 
 
 def _refused(*args: Any, **attrs: Any) -> str:

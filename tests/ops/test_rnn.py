@@ -9,7 +9,7 @@ import torch
 from expecttest import assert_expected_inline
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers import recurrent
+from torch_ort_session.ops.common import recurrent
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.onnx.gru import gru, gru_1
 from torch_ort_session.ops.onnx.rnn import lstm, rnn

@@ -9,7 +9,7 @@ from expecttest import assert_expected_inline
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import KernelContext
-from torch_ort_session.ops.onnx import roi
+from torch_ort_session.ops.onnx.images import roi
 
 
 def _node(**attributes: int) -> Node:

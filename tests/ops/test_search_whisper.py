@@ -15,7 +15,7 @@ from searchlab import VOCAB, WIDTH, encoder, model, t5, theirs, weights
 
 import torch_ort_session
 from torch_ort_session import KernelError
-from torch_ort_session.ops._helpers.timestamps import Stamps, stamped
+from torch_ort_session.ops.microsoft.generation.timestamps import Stamps, stamped
 
 TOKENS = {
     "eos_token_id": 3,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_ort_session.ops._helpers import widen
+from torch_ort_session.ops.common import widen
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])

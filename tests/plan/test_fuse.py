@@ -10,10 +10,9 @@ import pytest
 import torch
 from expecttest import assert_expected_inline
 from plan.planning import CPU, Seen, see
-from textmodel import operator, wrapped
+from textmodel import wrapped
 
-from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.ops.native_chain import Code
+from torch_ort_session.ops.native.chain import Code
 from torch_ort_session.plan.partition.fuse import Fusion, fuse, is_fused, last_name
 from torch_ort_session.plan.partition.segments import split
 
@@ -206,24 +205,6 @@ def test_what_is_not_fused(why: str, text: str, outputs: list[str] | None) -> No
     if "bool p" in text:
         fed["p"] = torch.tensor(True)
     assert fused_ops(text, fed, outputs=outputs) == [], why
-
-
-@kernel("Bump", domain="tests", since=(1,), state=("x",))
-def bump(x: torch.Tensor) -> torch.Tensor:
-    """Adds 1 to its input, and gives the sum."""
-    return x.add_(1).sum()
-
-
-@kernel("Read", domain="tests", since=(1,))
-def read(x: torch.Tensor) -> torch.Tensor:
-    return x.sum()
-
-
-@pytest.mark.parametrize(("op", "told"), [("Bump", []), ("Read", ["Fused(Mul, Exp)"])])
-def test_what_a_step_updates_in_place_is_read_before_it(op: str, told: list[str]) -> None:
-    text = ROW + f" {{ a = Mul(x, w) s = tests.{op}(x) y = Exp(a) }}"
-    with operator(bump, read):
-        assert fused_ops(text, feed("x"), outputs=["y", "s"]) == told
 
 
 @pytest.mark.parametrize(

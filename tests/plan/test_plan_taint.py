@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from plan.planning import graph_of, ids, names, steps_of
-from textmodel import operator
-from torch import Tensor
 
-from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.plan.analysis.static_values import key_feed_candidates, taint
 from torch_ort_session.plan.lowering.steps import NOTHING, Steps
 
@@ -122,17 +119,6 @@ def test_random_results_are_not_static_although_all_they_read_is() -> None:
     data, shape = found(text)
     assert data == "w"
     assert shape == "a b c d x y z"
-
-
-@kernel("Remember", since=(1,), domain="tests", state=("x",))
-def remember(x: Tensor) -> Tensor:
-    return x
-
-
-def test_a_step_with_state_is_not_static() -> None:
-    text = "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = tests.Remember(w) }"
-    with operator(remember):
-        assert found(text) == ("w", "x y")
 
 
 def test_what_a_body_makes_is_never_taken_to_be_static() -> None:

@@ -12,7 +12,7 @@ from textmodel import model
 from torch import Tensor
 
 import torch_ort_session as tos
-from torch_ort_session.ops._helpers.layout import channels_last
+from torch_ort_session.ops.onnx.images.layout import channels_last
 from torch_ort_session.runtime.recorders.devices import unavailable
 from torch_ort_session.runtime.recorders.tape import prepack as packing
 from torch_ort_session.runtime.recorders.tape.prepack import Packing

@@ -13,7 +13,8 @@ from runtime.capturelab import CHAIN, agree, counted, reasons, session_on, state
 from textmodel import load, message, model, wrapped
 
 import torch_ort_session as tos
-from torch_ort_session.ops import native, native_files
+from torch_ort_session.ops import native
+from torch_ort_session.ops.native import files as native_files
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.recorders.backend import (
     BackendReport,

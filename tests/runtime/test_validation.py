@@ -13,7 +13,7 @@ from runtime.capturelab import counted, session_on, states, warmed
 from textmodel import message
 
 import torch_ort_session as tos
-from torch_ort_session.ops import native_checks
+from torch_ort_session.ops.native import checks as native_checks
 from torch_ort_session.runtime.validation.validator import ValidationWord
 
 PICK = "g (float[n] x, int64[k] i) => (float[k] y) { [pick] y = Gather(x, i) }"

@@ -10,7 +10,7 @@ from expecttest import assert_expected_inline
 from textmodel import wrapped
 
 from torch_ort_session import DeviceIndexError, DeviceValidationError
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.word import TOLD, Fault
 

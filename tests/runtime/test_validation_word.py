@@ -17,9 +17,9 @@ from torch_ort_session.errors import PlanError
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ops import native, registry
-from torch_ort_session.ops._helpers.checks import check_divisor, check_each, check_range, note_routes
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.index import check_index
+from torch_ort_session.ops.common.checks import check_divisor, check_each, check_range, note_routes
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.index import check_index
 from torch_ort_session.plan.lowering.build import build_steps
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.lowering.steps import Setting

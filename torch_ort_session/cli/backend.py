@@ -10,7 +10,6 @@ import torch
 from torch_ort_session.cli.common import count, print_json, table
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.fused import FUSED
-from torch_ort_session.ops.uses import native_ops
 from torch_ort_session.runtime.recorders.backend import Extension, Readiness, name_of, ready_on
 
 
@@ -24,10 +23,10 @@ def show_native(domain: str | None, as_json: bool) -> int:
     ready = ready_on(torch.device("cpu"))
     found = ready.extension
     kernels = [
-        (name_of(where, kernel.op), kernel.since, *_parted(used, ready))
+        (name_of(where, kernel.op), kernel.since, *_parted(kernel.native, ready))
         for (where, _), served in [*sorted(registry.kernels().items()), ((FUSED.domain, FUSED.op), (FUSED,))]
         for kernel in sorted(served, key=lambda k: k.since)
-        if (domain is None or where == domain) and (used := native_ops(kernel.fn))
+        if (domain is None or where == domain) and kernel.native
     ]
     users = Counter(op for _, op in {(name, op) for name, _, used, _ in kernels for op in used})
     if as_json:

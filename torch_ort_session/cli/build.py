@@ -7,7 +7,8 @@ import warnings
 from typing import Any
 
 from torch_ort_session.cli.common import CommandError
-from torch_ort_session.ops import native, native_files
+from torch_ort_session.ops import native
+from torch_ort_session.ops.native import files as native_files
 
 
 def add(commands: argparse._SubParsersAction[Any]) -> None:

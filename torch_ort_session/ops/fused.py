@@ -5,13 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import Kernel, kernel, kernels_of
-from torch_ort_session.ops.native_chain import chain, composite
+from torch_ort_session.ops.native.chain import chain, composite
 
 DOMAIN = "torch_ort_session"
 """Of its nodes."""
 
 
-@kernel("Fused", domain=DOMAIN, since=(1,))
+@kernel("Fused", domain=DOMAIN, since=(1,), native=("elementwise_chain",))
 def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor | None = None) -> Tensor:
     """A program of elementwise rows in one pass.
 

@@ -16,7 +16,7 @@ import torch
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.signature import KernelSignature, signature_of
 
 Strings: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
@@ -143,13 +143,13 @@ class Kernel:
         fn: The function.
         signature: Its parsed signature.
         view_of: Input whose memory the result may alias.
-        state: Inputs that may be updated in place.
-        capacity: Inputs that may be taken at full capacity with a valid length beside them.
         seam: Why the kernel cannot be captured: a text, a function of the node, or None.
         host_result: Whether the result is made on the CPU from static facts (Shape, Size).
         varies: Whether the result differs from run to run by itself (random ops).
         checks: Whether it reports bad data into the run's validation word. ``True`` says that no float is
             looked at.
+        native: Names of the ops of ``csrc/register.cpp`` that it calls, itself or by helpers, sorted. Whether
+            one is there, and fits the tensors of a run, is asked at each call.
     """
 
     op: str
@@ -158,12 +158,11 @@ class Kernel:
     fn: Callable[..., Any]
     signature: KernelSignature
     view_of: str | None = None
-    state: tuple[str, ...] = ()
-    capacity: tuple[str, ...] = ()
     seam: Seam = None
     host_result: bool = False
     varies: bool = False
     checks: Checks = False
+    native: tuple[str, ...] = ()
 
     def may_fault(
         self,
@@ -198,12 +197,11 @@ def kernel(
     domain: str = "",
     host: Sequence[str] = (),
     view_of: str | None = None,
-    state: Sequence[str] = (),
-    capacity: Sequence[str] = (),
     seam: Seam = None,
     host_result: bool = False,
     varies: bool = False,
     checks: Checks = False,
+    native: Sequence[str] = (),
 ) -> Callable[[_Fn], _Fn]:
     """Declare a function as the kernel of some revisions of an operator; it may be stacked.
 
@@ -215,12 +213,11 @@ def kernel(
             ``list[int]`` or ``list[float]`` by their annotation), or as one where it is a constant and as the
             tensor where it is not (``Scalar | Tensor``).
         view_of: Parameter whose memory the result may alias.
-        state: Parameters that may be updated in place.
-        capacity: Parameters that may come at full capacity.
         seam: Why it cannot be captured.
         host_result: The result is made on the CPU from static facts.
         varies: The result differs from run to run by itself.
         checks: It reports bad data into the run's validation word, always or where a function says so.
+        native: Names of the native ops that it calls, itself or by helpers, sorted.
 
     Raises:
         TypeError: The signature does not follow the contract.
@@ -229,7 +226,7 @@ def kernel(
     def declare(fn: _Fn) -> _Fn:
         signature = signature_of(fn, tuple(host))
         names = {param.name for param in signature.inputs}
-        for given in (*host, *state, *capacity, *((view_of,) if view_of else ())):
+        for given in (*host, *((view_of,) if view_of else ())):
             if given not in names:
                 raise TypeError(f"kernel {op}: {given!r} is not a positional parameter of {fn.__name__}")
         record = Kernel(
@@ -239,12 +236,11 @@ def kernel(
             fn=fn,
             signature=signature,
             view_of=view_of,
-            state=tuple(state),
-            capacity=tuple(capacity),
             seam=seam,
             host_result=host_result,
             varies=varies,
             checks=checks,
+            native=tuple(native),
         )
         setattr(fn, _ATTRIBUTE, (*getattr(fn, _ATTRIBUTE, ()), record))
         return fn

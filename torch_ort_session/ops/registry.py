@@ -23,8 +23,8 @@ def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
     found: dict[tuple[str, str], dict[int, Kernel]] = {}
     for package_name in _PACKAGES:
         package = importlib.import_module(f"torch_ort_session.ops.{package_name}")
-        for info in pkgutil.iter_modules(package.__path__):
-            module = importlib.import_module(f"{package.__name__}.{info.name}")
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            module = importlib.import_module(info.name)
             for item in vars(module).values():
                 if getattr(item, "__module__", None) != module.__name__:
                     continue

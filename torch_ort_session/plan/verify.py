@@ -83,7 +83,7 @@ def _assumptions(plan: Plan) -> None:
             continue
         if position in placed or len(guesses) > 1 or any(v and v not in assumed for v in step.outputs):
             _fail(plan, "only some of what it makes is assumed", position)
-        if step.bodies or step.kernel.state or step.kernel.varies:
+        if step.bodies or step.kernel.varies:
             _fail(plan, "what it makes is assumed, and follows from more than shapes", position)
         needed = -1
         for value in step.inputs:
@@ -231,9 +231,8 @@ class _Lives:
             if self.opaque(step):
                 seen = [*seen, *_reading(step)]
             params = step.kernel.signature.inputs
-            named = {step.kernel.view_of, *step.kernel.state}
             for place, other in enumerate(step.inputs):
-                if params[min(place, len(params) - 1)].name in named:
+                if params[min(place, len(params) - 1)].name == step.kernel.view_of:
                     seen = [*seen, other]
         return (self.behind.get(other, set()) for other in seen)
 

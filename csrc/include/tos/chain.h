@@ -14,7 +14,7 @@ constexpr int kChainRegisters = kChainInputs + kChainConstants + kChainRows;
 // Dimensions of an input where those that lie behind one another count as one.
 constexpr int kChainDims = 6;
 
-// What a row computes; native_chain.py names the same numbers.
+// What a row computes; ops/native/chain.py names the same numbers.
 enum class ChainCode : int {
   kAdd,
   kSub,

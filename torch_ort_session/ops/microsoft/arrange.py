@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits
+from torch_ort_session.ops.common import bits
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.constant import range_ as onnx_range
 from torch_ort_session.ops.onnx.gather import gather_nd as onnx_gather_nd
@@ -75,7 +75,7 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
     return x.reshape((*x.shape[:place], 1, *x.shape[place:]))
 
 
-@kernel("GatherND", domain="com.microsoft", since=(1,), checks=True)
+@kernel("GatherND", domain="com.microsoft", since=(1,), checks=True, native=("check_index",))
 def gather_nd(data: Tensor, indices: Tensor, *, ctx: KernelContext) -> Tensor:
     """The slices of ``data`` that the rows of ``indices`` name.
 

@@ -10,17 +10,17 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import fused, masked_scores, merge_heads, scores, split_heads
-from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.kv_cache import clean
-from torch_ort_session.ops._helpers.padding_mask import combined
+from torch_ort_session.ops.common.attention import fused, masked_scores, merge_heads, scores, split_heads
+from torch_ort_session.ops.common.bytes_mm import byte_matmul
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.microsoft.decoder_masked import beams_of, by_beam
+from torch_ort_session.ops.microsoft.padding_mask import combined
 
 
-@kernel("Attention", domain="com.microsoft", since=(1,))
+@kernel("Attention", domain="com.microsoft", since=(1,), native=("gqa_decode",))
 def attention(
     x: Tensor,
     weights: Tensor,
@@ -80,7 +80,7 @@ def attention(
     return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
 
 
-@kernel("QAttention", domain="com.microsoft", since=(1,))
+@kernel("QAttention", domain="com.microsoft", since=(1,), native=("gqa_decode",))
 def quantized_attention(
     x: Tensor,
     weight: Tensor,
@@ -138,7 +138,13 @@ def quantized_attention(
     return merge_heads(fused(q, k, v, mask, scale=scale or None)), present
 
 
-@kernel("MultiHeadAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "MultiHeadAttention",
+    domain="com.microsoft",
+    since=(1,),
+    checks=True,
+    native=("check_range", "gqa_decode"),
+)
 def multi_head_attention(
     query: Tensor,
     key: Tensor | None = None,

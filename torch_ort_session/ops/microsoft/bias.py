@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, activated
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.dropout import dropped
 
@@ -29,7 +29,7 @@ def bias_add(x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
     return x + bias + skip
 
 
-@kernel("BiasSplitGelu", domain="com.microsoft", since=(1,))
+@kernel("BiasSplitGelu", domain="com.microsoft", since=(1,), native=("activate",))
 def bias_split_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """The first half of ``x + bias`` times the Gelu of the second half.
 

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.nibbles import unpacked
-from torch_ort_session.ops._helpers.prepared import prepared
+from torch_ort_session.ops.common.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 # The sixteen levels of each data type, by code: those of FP4 repeat with the sign bit set.
 # Elements of W that are taken out of their quantized form at once on a CPU: they stay in its cache, and the

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
+from torch_ort_session.ops.common.attention import fused, merge_heads, split_heads
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # What onnxruntime adds to a score that the mask takes out of sight.
@@ -20,6 +20,7 @@ _FILTER = -10000.0
     domain="com.microsoft",
     since=(1,),
     host=("static_kv", "use_past", "has_layer_state", "has_key_padding_mask"),
+    native=("gqa_decode",),
 )
 def decoder_attention(
     query: Tensor,

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers.attention import masked_scores, merge_heads, scores, softmax, split_heads
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.kv_cache import clean
+from torch_ort_session.ops.common.attention import masked_scores, merge_heads, scores, softmax, split_heads
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 # What onnxruntime adds to a score that the mask takes out of sight.
@@ -30,7 +30,12 @@ def _reads_length(node: Node) -> str | None:
 
 
 @kernel(
-    "DecoderMaskedMultiHeadAttention", domain="com.microsoft", since=(1,), seam=_reads_length, checks=True
+    "DecoderMaskedMultiHeadAttention",
+    domain="com.microsoft",
+    since=(1,),
+    seam=_reads_length,
+    checks=True,
+    native=("check_range",),
 )
 def decoder_masked_multi_head_attention(
     query: Tensor,

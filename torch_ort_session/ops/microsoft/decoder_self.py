@@ -14,7 +14,9 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.microsoft.decoder_masked import attend_one
 
 
-@kernel("DecoderMaskedSelfAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "DecoderMaskedSelfAttention", domain="com.microsoft", since=(1,), checks=True, native=("check_range",)
+)
 def decoder_masked_self_attention(
     x: Tensor,
     weights: Tensor,

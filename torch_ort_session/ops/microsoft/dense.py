@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.activations import OF_CONVOLUTIONS, activated
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.ops.onnx.conv import conv
+from torch_ort_session.ops.microsoft.activations import OF_CONVOLUTIONS, activated
+from torch_ort_session.ops.onnx.images.conv import conv
 from torch_ort_session.ops.onnx.matmul import gemm
 
 
@@ -53,7 +53,7 @@ def transpose_matmul(a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 
     return fused_matmul(a, b, alpha=alpha, transA=transA, transB=transB)
 
 
-@kernel("FusedGemm", domain="com.microsoft", since=(1,))
+@kernel("FusedGemm", domain="com.microsoft", since=(1,), native=("gemv",))
 def fused_gemm(
     a: Tensor,
     b: Tensor,

@@ -9,13 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.gather import gather
 
 
-@kernel("TorchEmbedding", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "TorchEmbedding", domain="com.microsoft", since=(1,), checks=True, native=("check_index", "check_range")
+)
 def torch_embedding(
     weight: Tensor,
     indices: Tensor,
@@ -39,7 +41,7 @@ def torch_embedding(
     return gather(weight, check_places(indices, weight.shape[0], Flag.INDEX, ctx), axis=0, ctx=ctx)
 
 
-@kernel("WordConvEmbedding", domain="com.microsoft", since=(1,), checks=True)
+@kernel("WordConvEmbedding", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def word_conv_embedding(
     sequence: Tensor,
     w: Tensor,

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.casting import convert
-from torch_ort_session.ops._helpers.nibbles import unpacked
-from torch_ort_session.ops._helpers.single_precision import single
+from torch_ort_session.ops.common.casting import convert
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.microsoft.nibbles import unpacked
+from torch_ort_session.ops.microsoft.single_precision import single
 
 # The largest 8-bit float (e4m3fn).
 _LARGEST = 448.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, activated
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -55,7 +55,7 @@ def scaled_silu(x: Tensor, scale: Tensor | None = None, *, alpha: float = 1.0) -
     return z * torch.sigmoid(z)
 
 
-@kernel("SwiGLU", domain="com.microsoft", since=(1,))
+@kernel("SwiGLU", domain="com.microsoft", since=(1,), native=("activate",))
 def swiglu(
     gate: Tensor,
     up: Tensor | None = None,

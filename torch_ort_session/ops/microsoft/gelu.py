@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, activated
 from torch_ort_session.ops.kernel import kernel
 
 _FEW = 1 << 17
@@ -24,7 +24,7 @@ def gelu(x: Tensor) -> Tensor:
     return F.gelu(x)
 
 
-@kernel("BiasGelu", domain="com.microsoft", since=(1,))
+@kernel("BiasGelu", domain="com.microsoft", since=(1,), native=("activate",))
 def bias_gelu(a: Tensor, b: Tensor) -> Tensor:
     """Gelu of ``a + b``, where ``b`` [D] goes along the last axis.
 
@@ -36,7 +36,7 @@ def bias_gelu(a: Tensor, b: Tensor) -> Tensor:
     return F.gelu(a + b) if made is None else made
 
 
-@kernel("FastGelu", domain="com.microsoft", since=(1,))
+@kernel("FastGelu", domain="com.microsoft", since=(1,), native=("activate",))
 def fast_gelu(x: Tensor, bias: Tensor | None = None) -> Tensor:
     """Gelu of ``x + bias`` with the distribution function approximated by ``tanh``.
 
@@ -46,7 +46,7 @@ def fast_gelu(x: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.gelu(x if bias is None else x + bias, approximate="tanh") if made is None else made
 
 
-@kernel("QuickGelu", domain="com.microsoft", since=(1,))
+@kernel("QuickGelu", domain="com.microsoft", since=(1,), native=("activate",))
 def quick_gelu(x: Tensor, *, alpha: float = 1.7020000219345093) -> Tensor:
     """``x * sigmoid(alpha * x)``.
 

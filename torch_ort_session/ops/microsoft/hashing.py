@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
 
 _LOW = 0xFFFFFFFF

@@ -10,12 +10,12 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.windows import fold_windows, pad_spatial, per_axis, window_pads
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.windows import fold_windows, pad_spatial, per_axis, window_pads
 from torch_ort_session.ops.kernel import KernelContext, kernel
-from torch_ort_session.ops.onnx.conv import conv_transpose
-from torch_ort_session.ops.onnx.grid import grid_sample_16
+from torch_ort_session.ops.onnx.images.conv import conv_transpose
+from torch_ort_session.ops.onnx.images.grid import grid_sample_16
 
 
 @kernel("GridSample", domain="com.microsoft", since=(1,))
@@ -89,7 +89,14 @@ def conv_transpose_with_dynamic_pads(
     )
 
 
-@kernel("CropAndResize", domain="com.microsoft", since=(1,), host=("crop_size",), checks=True)
+@kernel(
+    "CropAndResize",
+    domain="com.microsoft",
+    since=(1,),
+    host=("crop_size",),
+    checks=True,
+    native=("check_range",),
+)
 def crop_and_resize(
     x: Tensor,
     rois: Tensor,

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import group_heads, merge_heads, split_heads
-from torch_ort_session.ops._helpers.delta_rule import rule, walk
+from torch_ort_session.ops.common.attention import group_heads, merge_heads, split_heads
+from torch_ort_session.ops.common.delta_rule import rule, walk
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

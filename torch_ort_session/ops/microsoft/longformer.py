@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
+from torch_ort_session.ops.common.attention import fused, merge_heads, split_heads
 from torch_ort_session.ops.kernel import kernel
 
 
-@kernel("LongformerAttention", domain="com.microsoft", since=(1,))
+@kernel("LongformerAttention", domain="com.microsoft", since=(1,), native=("gqa_decode",))
 def longformer_attention(
     x: Tensor,
     weight: Tensor,

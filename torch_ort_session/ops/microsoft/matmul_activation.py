@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.activations import OF_PRODUCTS, activated
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.microsoft.activations import OF_PRODUCTS, activated
 from torch_ort_session.ops.microsoft.dense import fused_matmul
 
 

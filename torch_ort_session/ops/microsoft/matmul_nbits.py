@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 _FLOATS = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
@@ -30,7 +30,9 @@ _BYTES = 4
 _STRIP = 1 << 18
 
 
-@kernel("MatMulNBits", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "MatMulNBits", domain="com.microsoft", since=(1,), checks=True, native=("check_range", "matmul_nbits")
+)
 def matmul_nbits(
     a: Tensor,
     b: Tensor,

@@ -11,13 +11,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import counts_routes, note_routes
-from torch_ort_session.ops._helpers.experts import Activation, Projection, mix, route
-from torch_ort_session.ops._helpers.nibbles import unpacked
+from torch_ort_session.ops.common.checks import counts_routes, note_routes
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.experts import Activation, Projection, mix, route
+from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 
-@kernel("MoE", domain="com.microsoft", since=(1,), checks=counts_routes)
+@kernel(
+    "MoE",
+    domain="com.microsoft",
+    since=(1,),
+    checks=counts_routes,
+    native=("expert_rows", "expert_rows_nbits"),
+)
 def moe(
     x: Tensor,
     router_probs: Tensor,
@@ -85,7 +91,13 @@ def moe(
     return mix(tokens, experts, shares, fc1_weights.shape[0], projections, activation).reshape(x.shape)
 
 
-@kernel("QMoE", domain="com.microsoft", since=(1,), checks=counts_routes)
+@kernel(
+    "QMoE",
+    domain="com.microsoft",
+    since=(1,),
+    checks=counts_routes,
+    native=("expert_rows", "expert_rows_nbits"),
+)
 def qmoe(
     x: Tensor,
     router_probs: Tensor,

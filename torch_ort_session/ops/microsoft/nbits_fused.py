@@ -33,7 +33,7 @@ def _normed(
     return torch.rms_norm(total, total.shape[-1:], scale, epsilon), None if skip is None else total
 
 
-@kernel("MatMulNBitsMlp", domain="com.microsoft", since=(1,))
+@kernel("MatMulNBitsMlp", domain="com.microsoft", since=(1,), native=("matmul_nbits",))
 def matmul_nbits_mlp(
     a: Tensor,
     skip: Tensor | None,
@@ -93,7 +93,7 @@ def matmul_nbits_mlp(
     return _ACTIVATIONS[activation](gate) * up, total if ctx.wants(1) else None
 
 
-@kernel("MatMulNBitsQkv", domain="com.microsoft", since=(1,))
+@kernel("MatMulNBitsQkv", domain="com.microsoft", since=(1,), native=("matmul_nbits",))
 def matmul_nbits_qkv(
     a: Tensor,
     skip: Tensor | None,
@@ -155,7 +155,7 @@ def matmul_nbits_qkv(
     return q, k, v, total if ctx.wants(3) else None
 
 
-@kernel("MatMulNBitsQLoRA", domain="com.microsoft", since=(1,))
+@kernel("MatMulNBitsQLoRA", domain="com.microsoft", since=(1,), native=("matmul_nbits",))
 def matmul_nbits_qlora(
     x: Tensor,
     w: Tensor,

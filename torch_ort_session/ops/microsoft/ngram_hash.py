@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_range
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_range
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -111,7 +111,7 @@ def ngram_hash_mapping(
     return hashed, whole[:, length:].clone()
 
 
-@kernel("VarlenNGramHashMapping", domain="com.microsoft", since=(1,), checks=True)
+@kernel("VarlenNGramHashMapping", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def varlen_ngram_hash_mapping(
     input_ids: Tensor,
     multipliers: Tensor,

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.microsoft.dense import fused_conv
-from torch_ort_session.ops.onnx.conv import conv
-from torch_ort_session.ops.onnx.pool_max import max_pool
+from torch_ort_session.ops.onnx.images.conv import conv
+from torch_ort_session.ops.onnx.images.pool_max import max_pool
 
 
 @kernel("NhwcConv", domain="com.microsoft", since=(1,))

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.norms import row_norm
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.norm_layer import rms_normalization
 
@@ -56,7 +56,7 @@ def skip_layer_normalization(
     return y, mean.to(torch.float32), inverse.to(torch.float32), total
 
 
-@kernel("SkipSimplifiedLayerNormalization", domain="com.microsoft", since=(1,))
+@kernel("SkipSimplifiedLayerNormalization", domain="com.microsoft", since=(1,), native=("skip_rms_norm",))
 def skip_simplified_layer_normalization(
     x: Tensor,
     skip: Tensor,
@@ -91,7 +91,7 @@ def skip_simplified_layer_normalization(
     return y, None, _inverse(total, epsilon) if wants_inverse else None, total
 
 
-@kernel("SimplifiedLayerNormalization", since=(0,))
+@kernel("SimplifiedLayerNormalization", since=(0,), native=("skip_rms_norm",))
 def simplified_layer_normalization(
     x: Tensor,
     scale: Tensor,
@@ -123,7 +123,7 @@ def simplified_layer_normalization(
     return y, _inverse(x, epsilon, axis) if ctx.wants(1) else None
 
 
-@kernel("EmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True)
+@kernel("EmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def embed_layer_normalization(
     input_ids: Tensor,
     segment_ids: Tensor | None,

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
-from torch_ort_session.ops._helpers.quantization import round_into
+from torch_ort_session.ops.common.bytes_mm import byte_matmul
+from torch_ort_session.ops.common.quantization import round_into
 from torch_ort_session.ops.kernel import kernel
 
 _COL, _ROW, _COL32 = 0, 1, 2

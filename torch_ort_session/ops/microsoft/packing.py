@@ -8,16 +8,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import combine, fused, merge_heads, split_heads
-from torch_ort_session.ops._helpers.checks import check_range
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.packing import repacked, unpacked
+from torch_ort_session.ops.common.attention import combine, fused, merge_heads, split_heads
+from torch_ort_session.ops.common.checks import check_range
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.packed_tokens import repacked, unpacked
 
 _COUNTED = "the number of tokens depends on the data"
 
 
-@kernel("RemovePadding", domain="com.microsoft", since=(1,), seam=_COUNTED, checks=True)
+@kernel(
+    "RemovePadding", domain="com.microsoft", since=(1,), seam=_COUNTED, checks=True, native=("check_range",)
+)
 def remove_padding(
     x: Tensor, sequence_token_count: Tensor, *, ctx: KernelContext
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -45,7 +47,7 @@ def remove_padding(
     return tokens, offset.reshape(batch, length).to(kind), sums.to(kind), longest.to(kind)
 
 
-@kernel("RestorePadding", domain="com.microsoft", since=(1,), checks=True)
+@kernel("RestorePadding", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def restore_padding(x: Tensor, token_offset: Tensor, *, ctx: KernelContext) -> Tensor:
     """Tokens put back to where they were in a padded batch, with zeros for the padding.
 
@@ -65,7 +67,9 @@ def restore_padding(x: Tensor, token_offset: Tensor, *, ctx: KernelContext) -> T
     return unpacked(x, token_offset, ctx)
 
 
-@kernel("PackedAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "PackedAttention", domain="com.microsoft", since=(1,), checks=True, native=("check_range", "gqa_decode")
+)
 def packed_attention(
     x: Tensor,
     weights: Tensor,
@@ -107,7 +111,13 @@ def packed_attention(
     return _within(q, k, v, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale, ctx)
 
 
-@kernel("PackedMultiHeadAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "PackedMultiHeadAttention",
+    domain="com.microsoft",
+    since=(1,),
+    checks=True,
+    native=("check_range", "gqa_decode"),
+)
 def packed_multi_head_attention(
     query: Tensor,
     key: Tensor | None,

@@ -10,15 +10,21 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import fused, masked_scores, scores, softmax, weighted
-from torch_ort_session.ops._helpers.checks import check_places, check_range
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.kv_cache import clean
-from torch_ort_session.ops._helpers.rotary import rotate
+from torch_ort_session.ops.common.attention import fused, masked_scores, scores, softmax, weighted
+from torch_ort_session.ops.common.checks import check_places, check_range
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.kv_cache import clean
+from torch_ort_session.ops.common.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("PagedAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "PagedAttention",
+    domain="com.microsoft",
+    since=(1,),
+    checks=True,
+    native=("check_range", "gqa_decode", "rotary"),
+)
 def paged_attention(
     query: Tensor,
     key: Tensor | None,

@@ -10,9 +10,9 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import split_heads
-from torch_ort_session.ops._helpers.packing import unpacked
+from torch_ort_session.ops.common.attention import split_heads
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.microsoft.packed_tokens import unpacked
 
 
 @kernel("RelativePositionBias", domain="com.microsoft", since=(1,), host=("query_length", "key_length"))
@@ -54,7 +54,7 @@ def relative_position_bias(
     return table.index_select(1, bucket.reshape(-1)).reshape(1, heads, query_length, key_length)
 
 
-@kernel("GatedRelativePositionBias", domain="com.microsoft", since=(1,), checks=True)
+@kernel("GatedRelativePositionBias", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def gated_relative_position_bias(
     query_layer: Tensor,
     query_bias: Tensor,

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.bytewise import of_each, pair, requantized, shifted
+from torch_ort_session.ops.common.bytewise import of_each, pair, requantized, shifted
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.ops.onnx.pool import average_pool
+from torch_ort_session.ops.onnx.images.pool import average_pool
 
 
-@kernel("QLinearAdd", domain="com.microsoft", since=(1,))
+@kernel("QLinearAdd", domain="com.microsoft", since=(1,), native=("quantized_pair",))
 def qlinear_add(
     a: Tensor,
     a_scale: Tensor,
@@ -36,7 +36,7 @@ def qlinear_add(
     return pair(left, right, c_scale, c_zero_point, product=False)
 
 
-@kernel("QLinearMul", domain="com.microsoft", since=(1,))
+@kernel("QLinearMul", domain="com.microsoft", since=(1,), native=("quantized_pair",))
 def qlinear_mul(
     a: Tensor,
     a_scale: Tensor,
@@ -55,7 +55,7 @@ def qlinear_mul(
     return pair(left, right, c_scale, c_zero_point, product=True)
 
 
-@kernel("QLinearSigmoid", domain="com.microsoft", since=(1,))
+@kernel("QLinearSigmoid", domain="com.microsoft", since=(1,), native=("by_table", "requantize"))
 def qlinear_sigmoid(
     x: Tensor,
     x_scale: Tensor,
@@ -75,7 +75,7 @@ def qlinear_sigmoid(
     return of_each(x, of)
 
 
-@kernel("QLinearLeakyRelu", domain="com.microsoft", since=(1,))
+@kernel("QLinearLeakyRelu", domain="com.microsoft", since=(1,), native=("by_table", "requantize"))
 def qlinear_leaky_relu(
     x: Tensor,
     x_scale: Tensor,
@@ -98,7 +98,7 @@ def qlinear_leaky_relu(
     return of_each(x, of)
 
 
-@kernel("QLinearConcat", domain="com.microsoft", since=(1,))
+@kernel("QLinearConcat", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_concat(y_scale: Tensor, y_zero_point: Tensor, *inputs: Tensor, axis: int) -> Tensor:
     """Tensors joined along an axis, each brought to the result's scale.
 
@@ -118,7 +118,7 @@ def qlinear_concat(y_scale: Tensor, y_zero_point: Tensor, *inputs: Tensor, axis:
     return torch.cat(parts, axis)
 
 
-@kernel("QLinearAveragePool", domain="com.microsoft", since=(1,))
+@kernel("QLinearAveragePool", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_average_pool(
     x: Tensor,
     x_scale: Tensor,
@@ -153,7 +153,7 @@ def qlinear_average_pool(
     return result.movedim(1, -1).contiguous() if channels_last else result
 
 
-@kernel("QLinearGlobalAveragePool", domain="com.microsoft", since=(1,))
+@kernel("QLinearGlobalAveragePool", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_global_average_pool(
     x: Tensor,
     x_scale: Tensor,
@@ -173,7 +173,7 @@ def qlinear_global_average_pool(
     return requantized(mean, None, x_scale / y_scale, y_zero_point, element_type_of(x.dtype))
 
 
-@kernel("QLinearSoftmax", domain="com.microsoft", since=(1,))
+@kernel("QLinearSoftmax", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_softmax(
     x: Tensor,
     x_scale: Tensor,
@@ -197,7 +197,7 @@ def qlinear_softmax(
     return _quantized(y, y_scale, y_zero_point, x.dtype)
 
 
-@kernel("QLinearReduceMean", domain="com.microsoft", since=(1,))
+@kernel("QLinearReduceMean", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_reduce_mean(
     x: Tensor,
     x_scale: Tensor,
@@ -217,7 +217,7 @@ def qlinear_reduce_mean(
     return _quantized(mean, y_scale, y_zero_point, x.dtype)
 
 
-@kernel("QLinearWhere", domain="com.microsoft", since=(1,))
+@kernel("QLinearWhere", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_where(
     condition: Tensor,
     x: Tensor,

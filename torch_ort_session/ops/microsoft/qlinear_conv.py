@@ -12,7 +12,7 @@ from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx import qlinear
 
 
-@kernel("QLinearConv", domain="com.microsoft", since=(1,))
+@kernel("QLinearConv", domain="com.microsoft", since=(1,), native=("requantize",))
 def qlinear_conv(
     x: Tensor,
     x_scale: Tensor,

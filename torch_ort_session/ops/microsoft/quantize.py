@@ -11,7 +11,7 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx import quantize
 
 
-@kernel("QuantizeLinear", domain="com.microsoft", since=(1,))
+@kernel("QuantizeLinear", domain="com.microsoft", since=(1,), native=("requantize",))
 def quantize_linear(
     x: Tensor,
     y_scale: Tensor,

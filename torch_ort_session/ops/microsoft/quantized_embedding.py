@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("QEmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True)
+@kernel("QEmbedLayerNormalization", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def qembed_layer_normalization(
     input_ids: Tensor,
     segment_ids: Tensor | None,

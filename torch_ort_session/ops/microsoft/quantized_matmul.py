@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.bytes_mm import byte_matmul
-from torch_ort_session.ops._helpers.bytewise import requantized
+from torch_ort_session.ops.common.bytes_mm import byte_matmul
+from torch_ort_session.ops.common.bytewise import requantized
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
 
-@kernel("DynamicQuantizeMatMul", domain="com.microsoft", since=(1,))
+@kernel("DynamicQuantizeMatMul", domain="com.microsoft", since=(1,), native=("requantize",))
 def dynamic_quantize_matmul(
     a: Tensor,
     b: Tensor,
@@ -82,7 +82,7 @@ def matmul_integer_to_float(
     return y if bias is None else y + bias
 
 
-@kernel("QGemm", domain="com.microsoft", since=(1,))
+@kernel("QGemm", domain="com.microsoft", since=(1,), native=("requantize",))
 def qgemm(
     a: Tensor,
     a_scale: Tensor,

@@ -6,16 +6,22 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import recurrent
-from torch_ort_session.ops._helpers import recurrent_activations as functions_of
-from torch_ort_session.ops._helpers.checks import check_lengths, given
-from torch_ort_session.ops._helpers.recurrent import Cell, States
-from torch_ort_session.ops._helpers.recurrent_cells import lstm_cell
+from torch_ort_session.ops.common import recurrent
+from torch_ort_session.ops.common import recurrent_activations as functions_of
+from torch_ort_session.ops.common.checks import check_lengths, given
+from torch_ort_session.ops.common.recurrent import Cell, States
+from torch_ort_session.ops.common.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
 
 
-@kernel("DynamicQuantizeLSTM", domain="com.microsoft", since=(1,), checks=given(4))
+@kernel(
+    "DynamicQuantizeLSTM",
+    domain="com.microsoft",
+    since=(1,),
+    checks=given(4),
+    native=("check_range", "requantize"),
+)
 def dynamic_quantize_lstm(
     x: Tensor,
     w: Tensor,

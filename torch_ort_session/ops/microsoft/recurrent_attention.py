@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import recurrent
-from torch_ort_session.ops._helpers import recurrent_activations as functions_of
-from torch_ort_session.ops._helpers.checks import check_lengths, given
-from torch_ort_session.ops._helpers.recurrent import Cell, States
-from torch_ort_session.ops._helpers.recurrent_cells import lstm_cell
+from torch_ort_session.ops.common import recurrent
+from torch_ort_session.ops.common import recurrent_activations as functions_of
+from torch_ort_session.ops.common.checks import check_lengths, given
+from torch_ort_session.ops.common.recurrent import Cell, States
+from torch_ort_session.ops.common.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=given(4, 12))
+@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=given(4, 12), native=("check_range",))
 def attn_lstm(
     x: Tensor,
     w: Tensor,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.rotary import rotate, turned
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.rotary import rotate, turned
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("RotaryEmbedding", domain="com.microsoft", since=(1,), checks=True)
+@kernel("RotaryEmbedding", domain="com.microsoft", since=(1,), checks=True, native=("check_range", "rotary"))
 def rotary_embedding(
     x: Tensor,
     position_ids: Tensor,

@@ -75,7 +75,7 @@ def moe_group_router(
     return chosen, biased if ctx.wants(1) else None, score if ctx.wants(2) else None
 
 
-@kernel("RouterGateUpProj", domain="com.microsoft", since=(1,))
+@kernel("RouterGateUpProj", domain="com.microsoft", since=(1,), native=("activate",))
 def router_gate_up_proj(
     x: Tensor,
     w: Tensor,

@@ -8,15 +8,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.attention import fused, merge_heads, split_heads
-from torch_ort_session.ops._helpers.checks import check_places, check_range
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.kv_cache import clean
-from torch_ort_session.ops._helpers.rotary import rotate
+from torch_ort_session.ops.common.attention import fused, merge_heads, split_heads
+from torch_ort_session.ops.common.checks import check_places, check_range
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.kv_cache import clean
+from torch_ort_session.ops.common.rotary import rotate
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("SparseAttention", domain="com.microsoft", since=(1,), checks=True)
+@kernel(
+    "SparseAttention",
+    domain="com.microsoft",
+    since=(1,),
+    checks=True,
+    native=("check_range", "gqa_decode", "rotary"),
+)
 def sparse_attention(
     query: Tensor,
     key: Tensor | None,

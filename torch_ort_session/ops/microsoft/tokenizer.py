@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import Strings, kernel
 
 _START, _END = "\x02", "\x03"

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_range, given
-from torch_ort_session.ops._helpers.delta_rule import Walk, rule, walk, walk_rows
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_range, given
+from torch_ort_session.ops.common.delta_rule import Walk, rule, walk, walk_rows
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -23,7 +23,7 @@ def _rows(ends: Tensor, count: int) -> Tensor:
     return torch.searchsorted(ends, place, right=True).clamp(max=ends.shape[0] - 1)
 
 
-@kernel("GatedDeltaNet", domain="com.microsoft", since=(1,), checks=given(3))
+@kernel("GatedDeltaNet", domain="com.microsoft", since=(1,), checks=given(3), native=("check_range",))
 def gated_delta_net(
     query: Tensor,
     key: Tensor | None = None,
@@ -169,7 +169,7 @@ def _even(
     return Walk(found.reads.squeeze(2).transpose(1, 2), found.states, found.writes)
 
 
-@kernel("VarlenCausalConvWithState", domain="com.microsoft", since=(1,), checks=True)
+@kernel("VarlenCausalConvWithState", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))
 def varlen_causal_conv_with_state(
     x: Tensor,
     weight: Tensor,

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.lookup import look_up
-from torch_ort_session.ops._helpers.prepared import prepared
+from torch_ort_session.ops.common import strings
+from torch_ort_session.ops.common.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.ml.lookup import look_up
 
 _TEXTS = (
     "keys_strings",

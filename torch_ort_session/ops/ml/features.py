@@ -10,12 +10,12 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.prepared import prepared
-from torch_ort_session.ops._helpers.scores import wide_enough
+from torch_ort_session.ops.common import strings
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.ml.scores import wide_enough
 
 
 @kernel("Scaler", domain="ai.onnx.ml", since=(1,))
@@ -121,7 +121,7 @@ def feature_vectorizer(*X: Tensor, inputdimensions: list[int] | None = None) -> 
     return torch.cat(parts, 1)
 
 
-@kernel("ArrayFeatureExtractor", domain="ai.onnx.ml", since=(1,), checks=True)
+@kernel("ArrayFeatureExtractor", domain="ai.onnx.ml", since=(1,), checks=True, native=("check_range",))
 def array_feature_extractor(X: Tensor, Y: Tensor, *, ctx: KernelContext) -> Tensor:
     """The columns of ``X`` that ``Y`` names.
 

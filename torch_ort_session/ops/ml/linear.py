@@ -8,10 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.prepared import prepared
-from torch_ort_session.ops._helpers.scores import labels, text_labels, wide_enough
-from torch_ort_session.ops._helpers.scores import post_transform as transform
+from torch_ort_session.ops.common.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.ml.scores import labels, text_labels, wide_enough
+from torch_ort_session.ops.ml.scores import post_transform as transform
 
 
 @kernel("LinearRegressor", domain="ai.onnx.ml", since=(1,))

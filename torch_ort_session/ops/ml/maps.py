@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import KernelContext, TensorSequence, kernel
 
 _HOST = "maps live on the host"

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers.coupling import couple
-from torch_ort_session.ops._helpers.prepared import prepared
-from torch_ort_session.ops._helpers.scores import labels, text_labels, wide_enough
-from torch_ort_session.ops._helpers.scores import post_transform as transform
+from torch_ort_session.ops.common.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.ml.coupling import couple
+from torch_ort_session.ops.ml.scores import labels, text_labels, wide_enough
+from torch_ort_session.ops.ml.scores import post_transform as transform
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.gates import Gate, activated
-from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, deliver, to_float
+from torch_ort_session.ops.common.gates import Gate, activated
+from torch_ort_session.ops.common.widen import HALF, UNSIGNED, deliver, to_float
 from torch_ort_session.ops.kernel import kernel
 
 SIXTH = 0.1666666716337204
@@ -160,7 +160,7 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
     return torch.where(wide < -lambd, wide + bias, inner).to(x.dtype)
 
 
-@kernel("Gelu", since=(20,))
+@kernel("Gelu", since=(20,), native=("activate",))
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """``x`` times the normal distribution function at ``x``, exactly or by the tanh formula.
 
@@ -175,7 +175,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     return F.gelu(x, approximate=approximate) if made is None else made
 
 
-@kernel("Swish", since=(24,))
+@kernel("Swish", since=(24,), native=("activate",))
 def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x * sigmoid(alpha * x)``."""
     if alpha == 1.0:
@@ -187,7 +187,7 @@ def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return (wide * torch.sigmoid(alpha * wide)).to(x.dtype)
 
 
-@kernel("SwiGLU", since=(28,))
+@kernel("SwiGLU", since=(28,), native=("activate",))
 def swiglu(a: Tensor, b: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``swish(a) * b``.
 

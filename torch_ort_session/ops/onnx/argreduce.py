@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import ordered
+from torch_ort_session.ops.common.widen import ordered
 from torch_ort_session.ops.kernel import kernel
 
 

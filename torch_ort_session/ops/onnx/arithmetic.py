@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_divisor, divides_integers
-from torch_ort_session.ops._helpers.widen import (
+from torch_ort_session.ops.common.checks import check_divisor, divides_integers
+from torch_ort_session.ops.common.widen import (
     UNSIGNED,
     deliver,
     divide_truncating,
@@ -45,7 +45,7 @@ def mul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     return torch.mul(a, b, out=out)
 
 
-@kernel("Div", since=(7, 13, 14), checks=divides_integers)
+@kernel("Div", since=(7, 13, 14), checks=divides_integers, native=("check_range",))
 def div(a: Tensor, b: Tensor, *, out: Tensor | None = None, ctx: KernelContext) -> Tensor:
     """Elementwise ``a / b`` of one dtype, broadcast; integer division rounds towards zero.
 
@@ -91,7 +91,7 @@ def pow_(x: Tensor, y: Scalar | Tensor, *, out: Tensor | None = None) -> Tensor:
     return deliver(torch.pow(x.to(torch.int64), to_wide(y)).to(x.dtype), out)
 
 
-@kernel("Mod", since=(10, 13, 28), checks=divides_integers)
+@kernel("Mod", since=(10, 13, 28), checks=divides_integers, native=("check_range",))
 def mod(a: Tensor, b: Tensor, *, fmod: int = 0, out: Tensor | None = None, ctx: KernelContext) -> Tensor:
     """Elementwise remainder of one dtype, broadcast.
 

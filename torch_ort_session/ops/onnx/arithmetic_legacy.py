@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import divides_integers
-from torch_ort_session.ops._helpers.legacy_broadcast import align
+from torch_ort_session.ops.common.checks import divides_integers
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx.arithmetic import add, div, mul, pow_, sub
+from torch_ort_session.ops.onnx.legacy_broadcast import align
 
 
 @kernel("Add", since=(1, 6))
@@ -67,7 +67,7 @@ def mul_legacy(
     return mul(a, align(a, b, axis, broadcast), out=out)
 
 
-@kernel("Div", since=(1, 6), checks=divides_integers)
+@kernel("Div", since=(1, 6), checks=divides_integers, native=("check_range",))
 def div_legacy(
     a: Tensor,
     b: Tensor,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType, element_type_of
-from torch_ort_session.ops._helpers.attention import (
+from torch_ort_session.ops.common.attention import (
     combine,
     fused,
     masked_scores,
@@ -24,8 +24,8 @@ from torch_ort_session.ops._helpers.attention import (
     visible,
     weighted,
 )
-from torch_ort_session.ops._helpers.checks import check_lengths, given
-from torch_ort_session.ops._helpers.kv_cache import clean
+from torch_ort_session.ops.common.checks import check_lengths, given
+from torch_ort_session.ops.common.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _Results = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -47,7 +47,7 @@ class _Choices:
     products: bool
 
 
-@kernel("Attention", since=(23,), checks=given(6))
+@kernel("Attention", since=(23,), checks=given(6), native=("check_range", "gqa_decode"))
 def attention_23(
     q: Tensor,
     k: Tensor,
@@ -88,7 +88,7 @@ def attention_23(
     )
 
 
-@kernel("Attention", since=(24, 25), checks=given(6))
+@kernel("Attention", since=(24, 25), checks=given(6), native=("check_range", "gqa_decode"))
 def attention(
     q: Tensor,
     k: Tensor,

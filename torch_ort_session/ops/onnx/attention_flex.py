@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.attention import fused, scores, weighted
+from torch_ort_session.ops.common.attention import fused, scores, weighted
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("FlexAttention", domain="ai.onnx.preview", since=(1,))
+@kernel("FlexAttention", domain="ai.onnx.preview", since=(1,), native=("gqa_decode",))
 def flex_attention(
     q: Tensor,
     k: Tensor,

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType, element_type_of
-from torch_ort_session.ops._helpers.casting import PLAIN, bits_of, convert, from_bits
-from torch_ort_session.ops._helpers.text import parse, render
+from torch_ort_session.ops.common.casting import PLAIN, bits_of, convert, from_bits
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
+from torch_ort_session.ops.onnx.cast_text import parse, render
 
 
 def _makes_text(node: Node) -> str | None:

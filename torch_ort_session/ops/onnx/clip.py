@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import UNSIGNED, deliver, ordered, unordered
+from torch_ort_session.ops.common.widen import UNSIGNED, deliver, ordered, unordered
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.signature import Scalar
 

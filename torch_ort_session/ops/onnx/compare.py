@@ -8,10 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.legacy_broadcast import align
-from torch_ort_session.ops._helpers.widen import UNSIGNED, deliver, ordered
+from torch_ort_session.ops.common import strings
+from torch_ort_session.ops.common.widen import UNSIGNED, deliver, ordered
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
+from torch_ort_session.ops.onnx.legacy_broadcast import align
 
 
 @kernel("Equal", since=(7, 11, 13))

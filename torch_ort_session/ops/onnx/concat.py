@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.layout import is_channels_last_1d
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.onnx.images.layout import is_channels_last_1d
 
 
 @kernel("Concat", since=(4, 11, 13))

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.widen import pick
+from torch_ort_session.ops.common import strings
+from torch_ort_session.ops.common.widen import pick
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.signature import Scalar
 

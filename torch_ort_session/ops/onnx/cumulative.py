@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import UNSIGNED, deliver, with_bits
+from torch_ort_session.ops.common.widen import UNSIGNED, deliver, with_bits
 from torch_ort_session.ops.kernel import kernel
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops._helpers.seeded import seeded_uniform
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.onnx.seeded import seeded_uniform
 
 
 def _may_train(node: Node) -> str | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.index import check_index, take, torch_refuses
+from torch_ort_session.ops.common import bits, strings
+from torch_ort_session.ops.common.index import check_index, take, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("Gather", since=(1, 11, 13), checks=True)
+@kernel("Gather", since=(1, 11, 13), checks=True, native=("check_index",))
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) -> Tensor:
     """The entries of ``data`` along ``axis`` that ``indices`` names.
 
@@ -39,7 +39,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) 
     return part.reshape(shape[:axis] + index.shape + (shape[axis + 1 :] if axis != -1 else ()))
 
 
-@kernel("GatherElements", since=(11, 13), checks=True)
+@kernel("GatherElements", since=(11, 13), checks=True, native=("check_index",))
 def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: KernelContext) -> Tensor:
     """For each element of ``indices``, the element of ``data`` at that place with ``axis`` replaced by it.
 
@@ -57,7 +57,7 @@ def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0, ctx: Kernel
     return bits.movable(torch.gather, data, axis, index)
 
 
-@kernel("GatherND", since=(11, 12, 13), checks=True)
+@kernel("GatherND", since=(11, 12, 13), checks=True, native=("check_index",))
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0, ctx: KernelContext) -> Tensor:
     """The slices of ``data`` that the rows of ``indices`` name.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.checks import check_range
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common import bits, strings
+from torch_ort_session.ops.common.checks import check_range
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
@@ -128,7 +128,7 @@ def space_to_depth(input: Tensor, *, blocksize: int, mode: str = "DCR") -> Tenso
     return blocks.reshape(n, c * b * b, h // b, w // b)
 
 
-@kernel("ReverseSequence", since=(10, 28), checks=True)
+@kernel("ReverseSequence", since=(10, 28), checks=True, native=("check_range",))
 def reverse_sequence(
     input: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0, ctx: KernelContext
 ) -> Tensor:

@@ -8,16 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.legacy_broadcast import align
-from torch_ort_session.ops._helpers.widen import (
-    UNSIGNED,
-    deliver,
-    pick,
-    shift_right_unsigned,
-    with_bits,
-)
+from torch_ort_session.ops.common import strings
+from torch_ort_session.ops.common.widen import UNSIGNED, deliver, pick, shift_right_unsigned, with_bits
 from torch_ort_session.ops.kernel import Strings, kernel
+from torch_ort_session.ops.onnx.legacy_broadcast import align
 
 
 @kernel("And", since=(7,))

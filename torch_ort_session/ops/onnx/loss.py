@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.widen import HALF
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.widen import HALF
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("NegativeLogLikelihoodLoss", since=(12, 13, 22), checks=True)
+@kernel("NegativeLogLikelihoodLoss", since=(12, 13, 22), checks=True, native=("check_range",))
 def negative_log_likelihood_loss(
     x: Tensor,
     target: Tensor,
@@ -45,7 +45,7 @@ def negative_log_likelihood_loss(
     return _picked(wide, target, weight, ignore_index, reduction, ctx).to(x.dtype)
 
 
-@kernel("SoftmaxCrossEntropyLoss", since=(12, 13), checks=True)
+@kernel("SoftmaxCrossEntropyLoss", since=(12, 13), checks=True, native=("check_range",))
 def softmax_cross_entropy_loss(
     scores: Tensor,
     labels: Tensor,

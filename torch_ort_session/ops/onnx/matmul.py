@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.intmm import wrapping_matmul
-from torch_ort_session.ops._helpers.rows import row_product
+from torch_ort_session.ops.common.rows import row_product
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx.intmm import wrapping_matmul
 
 
-@kernel("MatMul", since=(1, 9, 13))
+@kernel("MatMul", since=(1, 9, 13), native=("gemv",))
 def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Matrix product with numpy's rules for ranks and batches.
 
@@ -32,7 +32,7 @@ def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     return product if out is None else out.copy_(product)
 
 
-@kernel("Gemm", since=(7, 9, 11, 13))
+@kernel("Gemm", since=(7, 9, 11, 13), native=("gemv",))
 def gemm(
     a: Tensor,
     b: Tensor,
@@ -79,7 +79,7 @@ def gemm(
     return torch.mul(torch.mm(a, b), alpha, out=out)
 
 
-@kernel("Gemm", since=(1, 6))
+@kernel("Gemm", since=(1, 6), native=("gemv",))
 def gemm_legacy(
     a: Tensor,
     b: Tensor,

@@ -21,6 +21,7 @@ _FIRST_BLOCK, _LONGEST_BLOCK = 128, 1024
     since=(10, 11),
     host=("max_output_boxes_per_class", "iou_threshold", "score_threshold"),
     seam="the number of selected boxes depends on the data",
+    native=("non_max_suppression",),
 )
 def non_max_suppression(
     boxes: Tensor,

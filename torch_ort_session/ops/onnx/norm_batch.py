@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.layout import is_channels_last_1d
 from torch_ort_session.ops.kernel import KernelContext, kernel
+from torch_ort_session.ops.onnx.images.layout import is_channels_last_1d
 
 _Five = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.norms import row_norm
+from torch_ort_session.ops.common.norms import row_norm
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _FLOAT = int(ElementType.FLOAT)
@@ -53,7 +53,7 @@ def layer_normalization(
     return _affine(y.to(x.dtype), scale, b), mean.to(stash), inverse.to(stash)
 
 
-@kernel("RMSNormalization", since=(23,))
+@kernel("RMSNormalization", since=(23,), native=("skip_rms_norm",))
 def rms_normalization(
     x: Tensor,
     scale: Tensor,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.padding import pad_indexed
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx.padding import pad_indexed
 from torch_ort_session.ops.signature import Scalar
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import element_type_of
-from torch_ort_session.ops._helpers.bytes_mm import byte_conv, byte_matmul
-from torch_ort_session.ops._helpers.bytewise import requantized
-from torch_ort_session.ops._helpers.windows import per_axis, window_pads
+from torch_ort_session.ops.common.bytes_mm import byte_conv, byte_matmul
+from torch_ort_session.ops.common.bytewise import requantized
+from torch_ort_session.ops.common.windows import per_axis, window_pads
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -68,7 +68,7 @@ def conv_integer(
     return _conv(x, w, x_zero_point, w_zero_point, auto_pad, dilations, group, kernel_shape, pads, strides)
 
 
-@kernel("QLinearMatMul", since=(10, 21))
+@kernel("QLinearMatMul", since=(10, 21), native=("requantize",))
 def qlinear_matmul(
     a: Tensor,
     a_scale: Tensor,
@@ -106,7 +106,7 @@ def qlinear_matmul(
     return requantized(product, None, scale, zero, element_type_of(y_zero_point.dtype))
 
 
-@kernel("QLinearConv", since=(10,))
+@kernel("QLinearConv", since=(10,), native=("requantize",))
 def qlinear_conv(
     x: Tensor,
     x_scale: Tensor,

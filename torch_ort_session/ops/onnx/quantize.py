@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType, element_type_of
-from torch_ort_session.ops._helpers.bytewise import requantized
-from torch_ort_session.ops._helpers.quantization import round_into, spread
+from torch_ort_session.ops.common.bytewise import requantized
+from torch_ort_session.ops.common.quantization import round_into, spread
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("QuantizeLinear", since=(10, 13, 19, 21, 23, 24, 25, 28))
+@kernel("QuantizeLinear", since=(10, 13, 19, 21, 23, 24, 25, 28), native=("requantize",))
 def quantize_linear(
     x: Tensor,
     y_scale: Tensor,
@@ -102,7 +102,7 @@ def dequantize_linear(
     return y.to(dtype)
 
 
-@kernel("DynamicQuantizeLinear", since=(11,))
+@kernel("DynamicQuantizeLinear", since=(11,), native=("requantize",))
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Quantized to uint8 by the range of the data itself, widened to hold 0.
 

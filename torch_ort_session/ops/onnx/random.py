@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.ops._helpers.checks import check_each, looks_at_floats
-from torch_ort_session.ops._helpers.faults import Flag
+from torch_ort_session.ops.common.checks import check_each, looks_at_floats
+from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
 
 
@@ -106,7 +106,7 @@ def random_uniform_like(
     return _empty_like(x, dtype, ctx).uniform_(low, high, generator=ctx.generator(seed))
 
 
-@kernel("Bernoulli", since=(15, 22), varies=True, checks=looks_at_floats)
+@kernel("Bernoulli", since=(15, 22), varies=True, checks=looks_at_floats, native=("check_range",))
 def bernoulli(
     x: Tensor, *, dtype: int | None = None, seed: float | None = None, ctx: KernelContext
 ) -> Tensor:
@@ -131,7 +131,7 @@ def bernoulli(
     return drawn if dtype is None else drawn.to(_type(dtype))
 
 
-@kernel("Multinomial", since=(7, 22), varies=True, checks=looks_at_floats)
+@kernel("Multinomial", since=(7, 22), varies=True, checks=looks_at_floats, native=("check_range",))
 def multinomial(
     x: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None, ctx: KernelContext
 ) -> Tensor:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import reduction
-from torch_ort_session.ops._helpers.reduction import reduce_over
-from torch_ort_session.ops._helpers.widen import deliver
+from torch_ort_session.ops.common.widen import deliver
 from torch_ort_session.ops.kernel import kernel
+from torch_ort_session.ops.onnx import reduction
+from torch_ort_session.ops.onnx.reduction import reduce_over
 
 
 @kernel("ReduceSum", since=(1, 11))

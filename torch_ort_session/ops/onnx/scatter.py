@@ -10,16 +10,16 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
-from torch_ort_session.ops._helpers.checks import check_places
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.index import check_index, torch_refuses
+from torch_ort_session.ops.common import bits, strings
+from torch_ort_session.ops.common.checks import check_places
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.index import check_index, torch_refuses
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 _REDUCE = {"mul": "prod", "max": "amax", "min": "amin"}
 
 
-@kernel("ScatterElements", since=(11, 13, 16, 18), checks=True)
+@kernel("ScatterElements", since=(11, 13, 16, 18), checks=True, native=("check_index",))
 def scatter_elements(
     data: Tensor,
     indices: Tensor,
@@ -54,7 +54,7 @@ def scatter_elements(
     return bits.widened(_reduce, data, updates, axis, index, reduction)
 
 
-@kernel("Scatter", since=(9, 11), checks=True)
+@kernel("Scatter", since=(9, 11), checks=True, native=("check_index",))
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, ctx: KernelContext) -> Tensor:
     """The former name of ScatterElements.
 
@@ -63,7 +63,7 @@ def scatter(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, ct
     return scatter_elements(data, indices, updates, axis=axis, ctx=ctx)
 
 
-@kernel("ScatterND", since=(11, 13, 16, 18), checks=True)
+@kernel("ScatterND", since=(11, 13, 16, 18), checks=True, native=("check_index",))
 def scatter_nd(
     data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none", ctx: KernelContext
 ) -> Tensor:
@@ -98,7 +98,7 @@ def scatter_nd(
     return bits.widened(_reduce, flat_data, flat_updates, 0, index, reduction).reshape(data.shape)
 
 
-@kernel("TensorScatter", since=(24,), checks=True)
+@kernel("TensorScatter", since=(24,), checks=True, native=("check_range",))
 def tensor_scatter(
     past_cache: Tensor,
     update: Tensor,

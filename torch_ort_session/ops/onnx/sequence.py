@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ir.types import ValueType
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import TensorSequence, kernel
 from torch_ort_session.ops.onnx.concat import concat, parts
 

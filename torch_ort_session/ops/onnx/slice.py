@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import bits, strings
+from torch_ort_session.ops.common import bits, strings
 from torch_ort_session.ops.kernel import kernel
 
 _ALL = slice(None)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import HALF, deliver
+from torch_ort_session.ops.common.widen import HALF, deliver
 from torch_ort_session.ops.kernel import kernel
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
+from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import Strings, kernel
 
 _HOST = "strings live on the host"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers import strings
-from torch_ort_session.ops._helpers.prepared import prepared
+from torch_ort_session.ops.common import strings
+from torch_ort_session.ops.common.prepared import prepared
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 

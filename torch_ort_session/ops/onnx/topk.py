@@ -15,7 +15,7 @@ from torch_ort_session.ops.kernel import kernel
 _LONG_AXIS = 1024
 
 
-@kernel("TopK", since=(11, 24), host=("K",))
+@kernel("TopK", since=(11, 24), host=("K",), native=("top_k",))
 def top_k(
     X: Tensor,
     K: int,
@@ -58,7 +58,7 @@ def top_k(
     return values.narrow(axis, 0, K), index.narrow(axis, 0, K)
 
 
-@kernel("TopK", since=(10,), host=("K",))
+@kernel("TopK", since=(10,), host=("K",), native=("top_k",))
 def top_k_largest(X: Tensor, K: int, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     """TopK when it only found the largest.
 
@@ -67,7 +67,7 @@ def top_k_largest(X: Tensor, K: int, *, axis: int = -1) -> tuple[Tensor, Tensor]
     return top_k(X, K, axis=axis)
 
 
-@kernel("TopK", since=(1,))
+@kernel("TopK", since=(1,), native=("top_k",))
 def top_k_attribute(X: Tensor, *, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     """TopK with the count as an attribute.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops._helpers.widen import HALF, UNSIGNED, deliver, with_order
+from torch_ort_session.ops.common.widen import HALF, UNSIGNED, deliver, with_order
 from torch_ort_session.ops.kernel import kernel
 
 

@@ -89,7 +89,7 @@ def find_growth(
     watched: set[int] = set(steps.inputs)
     for place, step in enumerate(steps.items):
         outputs = [value for value in step.outputs if value != NOTHING]
-        if not outputs or step.bodies or step.kernel.varies or step.kernel.state:
+        if not outputs or step.bodies or step.kernel.varies:
             continue
         pairs = [(first.static.get(value), second.static.get(value)) for value in outputs]
         if not all(isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) for a, b in pairs):

@@ -113,7 +113,7 @@ class _Guesses:
 
     def since(self, step: Step) -> int | None:
         """The last step whose result's shape a step's data follows from; None when it follows from more."""
-        if step.kernel.varies or step.kernel.state or step.bodies:
+        if step.kernel.varies or step.bodies:
             return None
         if step.kernel.host_result:
             return self.made.get(step.inputs[0]) if self.opaque.isdisjoint(step.inputs) else None
@@ -127,7 +127,7 @@ def _reads(step: Step) -> list[int]:
 
 
 def _data_is_static(step: Step, data: set[int], shape: set[int]) -> bool:
-    if step.kernel.varies or step.kernel.state:
+    if step.kernel.varies:
         return False
     if step.kernel.host_result and all(value in shape for value in step.inputs):
         return True

@@ -216,6 +216,5 @@ def may_alias(step: Step, observation: Observation) -> Iterator[int]:
     for place, value in enumerate(step.inputs):
         spec = observation.specs[value] if value != NOTHING else None
         name = names[min(place, len(names) - 1)] if names else ""
-        declared = name == step.kernel.view_of or name in step.kernel.state
-        if declared or (spec is not None and spec.owner in owners):
+        if name == step.kernel.view_of or (spec is not None and spec.owner in owners):
             yield value

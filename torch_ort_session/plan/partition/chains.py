@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from torch_ort_session.ops.microsoft import gelu as gelus
-from torch_ort_session.ops.native_chain import MOST_CONSTANTS, MOST_INPUTS, MOST_ROWS, Code
+from torch_ort_session.ops.native.chain import MOST_CONSTANTS, MOST_INPUTS, MOST_ROWS, Code
 from torch_ort_session.ops.onnx import activation, arithmetic, clip, unary, variadic
 from torch_ort_session.plan.lowering.steps import NOTHING, Step
 

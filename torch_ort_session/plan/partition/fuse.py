@@ -12,11 +12,11 @@ from torch import Tensor
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops.fused import DOMAIN, FUSED, fused
 from torch_ort_session.ops.kernel import KernelContext
-from torch_ort_session.ops.native_chain import DTYPES
+from torch_ort_session.ops.native.chain import DTYPES
 from torch_ort_session.plan.analysis.specs import Observation, Spec
 from torch_ort_session.plan.analysis.static_values import Taint
 from torch_ort_session.plan.lowering.build import reads, with_release
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
+from torch_ort_session.plan.lowering.steps import Step, Steps
 from torch_ort_session.plan.partition.chains import Draft, is_member
 from torch_ort_session.plan.partition.segments import Region, count_launches
 
@@ -252,14 +252,9 @@ class _Search:
         )
 
     def may_wait(self, members: Collection[int], draft: Draft, place: int, root: int) -> bool:
-        """Whether what a member reads is still there, and unchanged, where the last one runs."""
-        between = [other for other in range(place + 1, root) if other not in members]
-        if not between:
+        """Whether what a member reads, kept until the last one runs, is no more than its result would be."""
+        if all(other in members for other in range(place + 1, root)):
             return True
-        owners = {self.spec(value).owner for value in draft.inputs}
-        updated = (self.updated(self.steps.items[other]) for other in between)
-        if any(not owners.isdisjoint(found) for found in updated):
-            return False
         # What is kept for longer must not be more than the result that is not kept any more.
         result = self.spec(self.steps.items[place].outputs[0])
         longer = [
@@ -273,16 +268,6 @@ class _Search:
             and 2 * math.prod(self.spec(value).shape) > math.prod(result.shape)
         ]
         return len(longer) <= 1
-
-    def updated(self, step: Step) -> set[int]:
-        """Owners of what a step writes in place."""
-        params = step.kernel.signature.inputs
-        return {
-            spec.owner
-            for place, value in enumerate(step.inputs)
-            if params and params[min(place, len(params) - 1)].name in step.kernel.state
-            if value != NOTHING and (spec := self.specs[value]) is not None
-        }
 
     def number(self, value: int) -> float | None:
         """The number that a constant of one element holds; None for everything else."""

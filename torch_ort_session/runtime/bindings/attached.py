@@ -11,8 +11,8 @@ import torch
 from torch_ort_session.errors import InputError
 from torch_ort_session.ir.graph import Graph, ValueInfo
 from torch_ort_session.ir.types import Dim, SequenceType, TensorType, describe
-from torch_ort_session.ops._helpers.cache_rows import put_rows
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.ops.microsoft.gqa.cache_rows import put_rows
 from torch_ort_session.options import Capture
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
 from torch_ort_session.runtime.bindings.bound import Bound, check_apart, check_name, is_count, marks_of, told
@@ -325,13 +325,6 @@ class Attached:
             place.copy_(value)
             if bound.capacity_dim is not None:
                 self.set_length(bound, after)
-
-    def undo(self, in_place: bool) -> Callable[[], None]:
-        """What takes back a run: nothing, unless steps write states in place."""
-        if not in_place:
-            return lambda: None
-        before = self.snapshot()
-        return lambda: self.restore(before)
 
     def unknown(self, name: str, what: str) -> InputError:
         """An error that says what there is."""

@@ -106,8 +106,6 @@ def record(
             policy.captured(entry, captured)
             return captured, results
         put_back(machine.device, state)
-        if delivery is not None:
-            delivery.undo()
         if blamed is None or not policy.quarantine(*blamed):
             break
     return Refused(report, lasting)
@@ -167,8 +165,6 @@ def replayed(
         policy.retire(entry, breakage(error))
         if state is not None:
             put_back(machine.device, state)
-        if delivery is not None:
-            delivery.undo()
         try:
             results = by_steps(program, fed)
         except SessionError:

@@ -628,7 +628,7 @@ def _deliveries(
     in_place = frozenset(name for name, place in zip(names, places, strict=True) if place is not None)
     # No recording of a body writes to its places, so that they hold what came in however a replay ends; what
     # came in may be lent by the recording itself, and be gone.
-    return fed, Delivery((), in_place, lambda results, _: list(results), lambda: None)
+    return fed, Delivery((), in_place, lambda results, _: list(results))
 
 
 def enter(machine: Machine, plan: BodyPlan, outer: Values) -> Nested:

@@ -67,8 +67,6 @@ def hopeless(steps: Steps, formals: int, device: torch.device) -> str:
         formals: How many of its inputs are its own; the others are enclosing values.
         device: The session's device.
     """
-    if any(step.kernel.state for step in steps.items):
-        return "it updates state in place"
     costs = costs_on(device)
     apart = sum(bool(step.bodies) or step.kernel.seam_reason(step.node) is not None for step in steps.items)
     launches, tensors = len(steps.items) - apart, len(_copied(steps, formals))
@@ -122,8 +120,7 @@ def steady(steps: Steps) -> frozenset[int]:
 def varies(steps: Steps) -> bool:
     """Whether a call may differ from the one before by itself."""
     return any(
-        step.kernel.varies or step.kernel.state or any(varies(body.steps) for body in step.bodies.values())
-        for step in steps.items
+        step.kernel.varies or any(varies(body.steps) for body in step.bodies.values()) for step in steps.items
     )
 
 

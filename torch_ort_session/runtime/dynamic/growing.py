@@ -222,8 +222,7 @@ class Memo:
         found = self._kept.get(form)
         if found is None:
             made = program if fold is None or not form[2] else fold(program)
-            stateful = any(step.kernel.state for step in made.steps.items)
-            found = Kept(again=_LATCHED if stateful else 0, folded=None if made is program else made)
+            found = Kept(folded=None if made is program else made)
             self._kept[form] = found
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)[1].forget()

@@ -161,7 +161,6 @@ def capture_now(
                 entry.warm = replace(warm, ready=policy.rules.ready)
             finally:
                 put_back(machine.device, state)
-                delivery.undo()
             if met_bad_data(program.validation):
                 # What is static would stay as this data made it, and no replay would look at it again.
                 entry.warm = None

@@ -81,7 +81,7 @@ class _Run:
         given = {value for value in step.inputs if value != NOTHING}
         if step.kernel.host_result and step.node.op in ("Shape", "Size") and not given & self.sizes:
             self._measure(bound, values)
-        elif step.bodies or step.kernel.varies or step.kernel.state or step.kernel.host_result or not given:
+        elif step.bodies or step.kernel.varies or step.kernel.host_result or not given:
             self._traced(bound, values)
         elif given <= self.known:
             with _disable_current_modes():

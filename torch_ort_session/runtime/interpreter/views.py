@@ -196,7 +196,7 @@ class _Node:
 def _source(step: Step, template: Sequence[Value], roots: Collection[int]) -> int:
     """What of the roots a step makes a view of and nothing but constants decides how; NOTHING otherwise."""
     kernel = step.kernel
-    if kernel.view_of is None or kernel.varies or kernel.state or step.bodies or len(step.outputs) != 1:
+    if kernel.view_of is None or kernel.varies or step.bodies or len(step.outputs) != 1:
         return NOTHING
     source = NOTHING
     for param, value in zip(input_params(kernel, len(step.inputs)), step.inputs, strict=True):

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from torch_ort_session.ir.graph import Graph
-from torch_ort_session.ops import native, native_files, registry
-from torch_ort_session.ops.uses import native_ops
+from torch_ort_session.ops import native, registry
+from torch_ort_session.ops.native import files as native_files
 from torch_ort_session.runtime.recorders.api import Recorder
 from torch_ort_session.runtime.recorders.devices import unavailable
 
@@ -241,7 +241,7 @@ def backend_report(
     uses: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for kernel, number in kernels:
         if kernel is not None:
-            uses[name_of(kernel.domain, kernel.op), native_ops(kernel.fn)] += number
+            uses[name_of(kernel.domain, kernel.op), kernel.native] += number
     ops = tuple(NativeUse(op, number, used) for (op, used), number in sorted(uses.items()))
     names = tuple(sorted(name_of(domain, op) for domain, op in quarantined))
     return BackendReport(ready, capture, ops, names)

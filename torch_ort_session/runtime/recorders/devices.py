@@ -1,4 +1,4 @@
-"""Recorders by device: the native tape of the CPU, and CUDA graphs; only this loads the Python side of the tape."""
+"""Recorders by device: the native tape on the CPU, CUDA graphs; nothing else loads the module of the tape."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import torch
 
 from torch_ort_session.errors import DeviceValidationError, PlanError
 from torch_ort_session.ir.graph import Node
-from torch_ort_session.ops import native_checks
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops.native_checks import RangeCheck
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.native import checks as native_checks
+from torch_ort_session.ops.native.checks import RangeCheck
 from torch_ort_session.options import Options, Validate
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.word import Check, Fault, fault_of, reader

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 
 from torch_ort_session.errors import DeviceIndexError, DeviceValidationError
-from torch_ort_session.ops._helpers.checks import NOTHING_VALID
-from torch_ort_session.ops._helpers.faults import Flag
-from torch_ort_session.ops._helpers.index import EMPTY_AXIS
+from torch_ort_session.ops.common.checks import NOTHING_VALID
+from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.ops.common.index import EMPTY_AXIS
 
 
 @dataclass(frozen=True, slots=True)

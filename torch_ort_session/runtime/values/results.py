@@ -188,10 +188,8 @@ class Delivery:
         in_place: Inputs that recordings read where they are.
         deliver: Takes the results of a run, and what gives memory to those that are not bound. Until then no
             bound tensor was written, so that a run can be given up, or made again, at any time.
-        undo: Takes back what steps that keep state of their own did to bound tensors.
     """
 
     form: tuple[Any, ...]
     in_place: frozenset[str]
     deliver: Callable[[Sequence[Any], Owned], list[Any]]
-    undo: Callable[[], None]

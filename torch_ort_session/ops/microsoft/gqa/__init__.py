@@ -1,0 +1,1 @@
+"""GroupQueryAttention: attention of new rows over a cache of keys and values."""
