@@ -70,13 +70,13 @@ def pieces_of(model: Any, feed: Mapping[str, Any]) -> tuple[list[Piece], str]:
     for _ in range(2):
         session.run(None, feed)
     machine = session._engine.state
-    warm = next((entry.warm for _, entry in machine.policy.everything() if entry.warm is not None), None)
+    warm = next((entry.warm for _, entry in machine.dispatcher.everything() if entry.warm is not None), None)
     if warm is None:
         return [], "not captured"
-    warm = with_fused(warm, machine.device, machine.policy.quarantined)
+    warm = with_fused(warm, machine.device, machine.dispatcher.quarantined)
     steps, frame = warm.program.steps, frame_of(warm.program, _fed(session, feed))
     plan = make_plan(
-        steps, warm.taint, warm.observation, machine.device, minimum=warm.minimum, keys=warm.keys
+        steps, warm.static_values, warm.observation, machine.device, minimum=warm.minimum, keys=warm.keys
     )
     pieces: list[Piece] = []
     for region in plan.regions:

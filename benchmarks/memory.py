@@ -41,7 +41,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import torch_ort_session
 from torch_ort_session import Options
-from torch_ort_session.runtime.captures.capture import Captured
+from torch_ort_session.runtime.captures.capture import CapturedGraph
 
 ARENA_BOUND = 1.05
 SUM_BOUND = 1.15
@@ -91,9 +91,9 @@ def allocated(call: Callable[[], object]) -> Peak:
     return Peak(most, op.name(), max(0, most - max(before, after)))
 
 
-def captured_of(session: torch_ort_session.Session) -> Captured | None:
+def captured_of(session: torch_ort_session.Session) -> CapturedGraph | None:
     """The only capture of a session."""
-    entries = session._engine.state.policy.entries.values()
+    entries = session._engine.state.dispatcher.entries.values()
     return next((entry.captured for entry in entries if entry.captured is not None), None)
 
 

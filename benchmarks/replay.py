@@ -115,7 +115,7 @@ def two_nodes() -> torch_ort_session.Session:
 
 def recording_of(session: torch_ort_session.Session) -> Any:
     """The recording that is the whole of a captured run; None where there are seams."""
-    held = (entry.captured for _, entry in session._engine.state.policy.everything())
+    held = (entry.captured for _, entry in session._engine.state.dispatcher.everything())
     return next((captured.whole for captured in held if captured is not None), None)
 
 

@@ -133,7 +133,7 @@ def number_feeds(plan: Plan) -> set[str]:
     seen: set[int] = set()
     while open_:
         value = open_.pop()
-        if value in seen or value in plan.taint.data:
+        if value in seen or value in plan.static_values.data:
             continue
         seen.add(value)
         if value in fed:

@@ -78,11 +78,11 @@ class Binding:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._engine = session._engine
-        machine = session._engine.state
+        state = session._engine.state
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
-        self._machine = replace(machine, policy=machine.policy.child(), memo=memo_of(machine).child())
+        self._state = replace(state, dispatcher=state.dispatcher.child(), memo=memo_of(state).child())
         self._attached = Attached()
-        self._recipients = Recipients(self._machine, self._attached, defers(session.options))
+        self._recipients = Recipients(self._state, self._attached, defers(session.options))
         self._gone = "no capture was made"
         self._caches = Caches(session.graph)
 
@@ -156,7 +156,7 @@ class Binding:
             if self._attached.find(name) is None:
                 raise self._attached.unknown(name, "bound")
             self._retire(f"{name!r} was unbound")
-            memo_of(self._machine).unbind()
+            memo_of(self._state).unbind()
             self._attached.remove(name)
 
     def length(self, name: str) -> int:
@@ -193,9 +193,9 @@ class Binding:
 
         def act(request: _Request) -> None:
             if self._off():
-                run_eagerly(request.program, request.fed, self._machine.device, request.delivery)
+                run_eagerly(request.program, request.fed, self._state.device, request.delivery)
             else:
-                run(self._machine, *request)
+                run(self._state, *request)
 
         self._perform(feed, act)
 
@@ -217,13 +217,13 @@ class Binding:
 
         def act(request: _Request) -> DeclineReport | None:
             missing = undelivered(self._session.graph, self._attached.ready().targets)
-            report = self._off() or missing or capture_now(self._machine, *request)
+            report = self._off() or missing or capture_now(self._state, *request)
             if report is None:
                 self._gone = "the last one diverged, or was dropped to free memory"
             return report
 
         report = self._perform(feed, act)
-        if report is not None and self._machine.required:
+        if report is not None and self._state.required:
             raise CaptureError(f"the run could not be captured:\n{report}", report=report)
         return report
 
@@ -245,7 +245,7 @@ class Binding:
         """
 
         def act(request: _Request) -> bool:
-            found = replay_now(self._machine, *request)
+            found = replay_now(self._state, *request)
             if isinstance(found, bool):
                 return found
             error = not_replayed(found, self._gone)
@@ -342,11 +342,11 @@ class Binding:
         )
 
     def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
-        tracer = self._machine.tracer
-        with self._engine.lock, self._machine.turns.alone("a run of a binding"):
+        tracer = self._state.tracer
+        with self._engine.lock, self._state.reentrancy.alone("a run of a binding"):
             if not tracer.watching():
                 return self._made(feed, act)
-            with tracer.run("binding", self._machine.policy.counters):
+            with tracer.run("binding", self._state.dispatcher.counters):
                 return self._made(feed, act)
 
     def _made(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
@@ -355,9 +355,9 @@ class Binding:
         names = tuple([info.name for info in session.graph.outputs])
         program, keys, intake = session._engine.program(names)
         fed = self._attached.fed(feed, intake)
-        self._machine = self._caches.machine(self._machine, self._attached.whole_states())
+        self._state = self._caches.state(self._state, self._attached.whole_states())
         program, outputs = self._caches.runs(program, names)
-        tracer = self._machine.tracer
+        tracer = self._state.tracer
         told = watch_program(program, fed, tracer) if tracer.observer.on else program
         modes = RunModes(session.device, False, session.options.num_threads)
         with modes, self._recipients.run(program) as made:
@@ -371,7 +371,7 @@ class Binding:
     def _delivery(self, ready: Prepared, names: tuple[str, ...], made: ValidationScope | None) -> Delivery:
         def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
             nbytes = self._recipients.deliver(made, names, self._caches.given(results), owned)
-            self._machine.policy.counters[counters.DELIVERED] += nbytes
+            self._state.dispatcher.counters[counters.DELIVERED] += nbytes
             return []
 
         return Delivery(ready.form, frozenset(ready.views), deliver)
@@ -398,9 +398,9 @@ class Binding:
     def _retire(self, why: str) -> None:
         """Give up every capture: they bake tensors that are about to go."""
         self._recipients.settle()
-        if self._machine.policy.latest_capture() is not None:
+        if self._state.dispatcher.latest_capture() is not None:
             self._gone = why
-        self._machine.policy.release()
+        self._state.dispatcher.release()
 
     def _device_of(self, name: str) -> torch.device:
         check_name(name)

@@ -156,7 +156,7 @@ class Session:
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         names = self._engine.names if output_names is None else wanted_names(output_names)
-        with self._engine.lock, self._engine.state.turns.alone("a plan"):
+        with self._engine.lock, self._engine.state.reentrancy.alone("a plan"):
             program, keys, intake = self._engine.program(names)
             fed = as_run(self._engine.state, names, intake(completed(self._engine.state, feed)))
             modes = RunModes(self._engine.device, False, self._engine.options.num_threads)
@@ -181,8 +181,8 @@ class Session:
     def backend_report(self) -> BackendReport:
         """What the session runs with: torch, the compiled extension, what records, which kernels use it."""
         with self._engine.lock:
-            policy, ready = self._engine.state.policy, self._engine.state.policy.rules.ready
-            return backend_report(ready, self._engine.options.capture, self.graph, policy.quarantined)
+            dispatcher, ready = self._engine.state.dispatcher, self._engine.state.dispatcher.rules.ready
+            return backend_report(ready, self._engine.options.capture, self.graph, dispatcher.quarantined)
 
     def release_memory(self) -> None:
         """Drop every capture and its memory, at the end of a run within one; signatures warm up again."""

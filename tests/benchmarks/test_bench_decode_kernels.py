@@ -47,7 +47,7 @@ def test_plain_ops_are_recorded_without_the_kernels():
         session = tos.load(model)
         with decode_kernels.plain_ops() if name == "plain" else decode_kernels.contextlib.nullcontext():
             decode_kernels.modelruns.warm(session, feed)
-        held = (entry.captured for _, entry in session._engine.state.policy.everything())
+        held = (entry.captured for _, entry in session._engine.state.dispatcher.everything())
         (whole,) = (captured.whole for captured in held if captured is not None)
         calls[name] = whole.stats.calls
     assert calls["ours"] == NORM.nodes < calls["plain"]

@@ -357,7 +357,7 @@ def test_m9_a_branch_that_flips_gives_the_right_result_and_says_so() -> None:
     binding.input("x", x)
     binding.state("h", "g", h)
     # As data, not as a key feed: it had too many values.
-    session._engine.state.policy.learnt.demoted.add("f")
+    session._engine.state.dispatcher.learnt.demoted.add("f")
     binding.input("f", f)
     assert binding.capture() is None
     f.fill_(False)

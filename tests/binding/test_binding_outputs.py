@@ -234,7 +234,7 @@ def test_m18_bodies_read_what_is_bound(drive: Drive) -> None:
         " else_branch = e () => (float[2] b) { b = Sub(x, h) }>"
         " g = Add(z, x) y = Neg(g) }"
     )
-    session._engine.state.policy.learnt.demoted.add("f")
+    session._engine.state.dispatcher.learnt.demoted.add("f")
     binding, x, f, h = session.bind(), torch.ones(2), torch.tensor([True]), torch.zeros(2)
     binding.input("x", x)
     binding.input("f", f)

@@ -67,7 +67,7 @@ def test_m10_a_state_that_a_loop_advances_advances_once_a_run(captured: bool, at
 
 def test_m9_a_flip_to_another_shape_ends_a_replay_though_both_branches_are_captured() -> None:
     session, eager = session_on(FLIPS), session_on(FLIPS, capture="off")
-    session._engine.state.policy.learnt.demoted.add("f")
+    session._engine.state.dispatcher.learnt.demoted.add("f")
     held = {"x": torch.randn(2), "f": torch.tensor([True]), "h": torch.zeros(2), "w": torch.randn(2)}
     for flag in (False, False, False, True, True, True):
         session.run(None, {**held, "f": torch.tensor([flag])})

@@ -224,7 +224,7 @@ def test_a_recording_has_one_call_for_it(case: OpCase) -> None:
         feeds = case.feeds("float32", draw)
         torch.testing.assert_close(session.run(None, feeds)[0], plain.run(None, feeds)[0])
     assert session.stats()["replays"]
-    held = (entry.captured for _, entry in session._engine.state.policy.everything())
+    held = (entry.captured for _, entry in session._engine.state.dispatcher.everything())
     (whole,) = (captured.whole for captured in held if captured is not None)
     assert whole.stats.calls == 1
 

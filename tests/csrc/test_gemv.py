@@ -188,7 +188,7 @@ def recorded_calls(case: OpCase) -> int:
         wanted = tos.load(case.model("float32", case.opset or 18), options=tos.Options(capture="off"))
         torch.testing.assert_close(y, wanted.run(None, feeds)[0])
     assert session.stats()["replays"]
-    held = (entry.captured for _, entry in session._engine.state.policy.everything())
+    held = (entry.captured for _, entry in session._engine.state.dispatcher.everything())
     (whole,) = (captured.whole for captured in held if captured is not None)
     return int(whole.stats.calls)
 

@@ -280,6 +280,6 @@ def test_a_recording_is_a_few_calls(op: str) -> None:
     for draw in range(5):
         session.run(None, case.feeds("float32", draw))
     assert session.stats()["replays"]
-    held = (entry.captured for _, entry in session._engine.state.policy.everything())
+    held = (entry.captured for _, entry in session._engine.state.dispatcher.everything())
     (whole,) = (captured.whole for captured in held if captured is not None)
     assert whole.stats.calls <= 6

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import torch_ort_session as tos
-from torch_ort_session import session as session_module
+from torch_ort_session.runtime.engine import engine as engine_module
 from torch_ort_session.runtime.recorders.cuda import CudaRecorder
 
 _WAITS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -180,7 +180,7 @@ class FakeTorch(FakeCuda):
     @contextlib.contextmanager
     def watching(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Sessions capture although each call is watched, which else keeps them from it."""
-        patch.setattr(session_module, "stepwise", lambda: False)
+        patch.setattr(engine_module, "stepwise", lambda: False)
         with self.calls:
             yield
 

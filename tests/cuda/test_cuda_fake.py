@@ -89,7 +89,7 @@ def test_h1_m8_what_reads_data_is_quarantined_and_leaves_nothing_open(driver: Fa
             agree(session, plain, feed())
             assert driver.open_pools() == []
     assert states(session) == ["captured"]
-    assert session._engine.state.policy.quarantined == {("tests", "Reads")}
+    assert session._engine.state.dispatcher.quarantined == {("tests", "Reads")}
     assert [graph.state for graph in driver.graphs] == ["reset", "captured", "captured"]
 
 

@@ -70,7 +70,7 @@ def test_m8_a_kernel_that_reads_data_is_quarantined_and_the_session_goes_on(devi
         for _ in range(8):
             agree(session, eager, {"x": torch.rand(16)})
     assert states(session) == ["captured"]
-    assert session._engine.state.policy.quarantined == {("tests", "Reads")}
+    assert session._engine.state.dispatcher.quarantined == {("tests", "Reads")}
 
 
 @devices

@@ -13,7 +13,7 @@ from textmodel import model
 from torch_ort_session.ir.graph import Graph, Weight
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import Taint, taint
+from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.build import build_steps
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.lowering.steps import Setting, Steps
@@ -51,7 +51,7 @@ class Seen:
     """A run that was observed."""
 
     program: Program
-    taint: Taint
+    static_values: StaticValues
     observation: Observation
     results: tuple[Any, ...]
 
@@ -60,7 +60,7 @@ class Seen:
         return self.program.steps
 
     def plan(self, **kwargs: Any) -> Plan:
-        return make_plan(self.steps, self.taint, self.observation, CPU, **kwargs)
+        return make_plan(self.steps, self.static_values, self.observation, CPU, **kwargs)
 
     def spec(self, name: str) -> Any:
         return self.observation.specs[self.steps.names.index(name)]
@@ -82,14 +82,14 @@ def see(
     """
     steps = steps_of(graph_of(text) if isinstance(text, str) else text, outputs)
     program = bind_steps(steps)
-    found = taint(steps, ids(steps, *keys))
+    found = find_static_values(steps, ids(steps, *keys))
     values = list(steps.template)
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
         if name in feed:
             values[place] = feed[name]
     with torch.no_grad():
         observation = observe(program, values, kept_constants(steps, found))
-    found = taint(steps, ids(steps, *keys), opaque=observation.kinds)
+    found = find_static_values(steps, ids(steps, *keys), opaque=observation.kinds)
     held = {value: kept for value, kept in observation.static.items() if found.constant(value)}
     observation = replace(observation, static=held)
     return Seen(program, found, observation, tuple(values[i] for i in steps.outputs))

@@ -28,7 +28,7 @@ def fusion(seen: Seen, **given: Any) -> Fusion | None:
     template = list(seen.steps.template)
     for value, held in seen.observation.static.items():
         template[value] = held
-    parts = replace(seen.steps, template=tuple(template)), seen.taint, seen.observation
+    parts = replace(seen.steps, template=tuple(template)), seen.static_values, seen.observation
     regions = split(*parts, CPU, given.get("refused", ()), given.get("minimum", 1))
     return fuse(*parts, regions, CPU, **given)
 

@@ -50,7 +50,7 @@ def described(plan: Plan, value: int, lives: dict[int, Interval]) -> str:
     form = name(plan, value)
     if spec is not None:
         form += f" {str(spec.dtype).removeprefix('torch.')}{list(spec.shape)}"
-    if value in plan.taint.data:
+    if value in plan.static_values.data:
         return f"{form} static"
     if value in lives:
         offset, item = plan.packing.offsets[value], lives[value]

@@ -153,7 +153,7 @@ def test_a_plan_without_slots_says_why() -> None:
     seen = see(text, {"x": torch.ones(64, 4)})
     specs = [spec and spec._replace(nbytes=1 << 61) for spec in seen.observation.specs]
     huge = replace(seen.observation, specs=tuple(specs))
-    plan = make_plan(seen.steps, seen.taint, huge, torch.device("cpu"))
+    plan = make_plan(seen.steps, seen.static_values, huge, torch.device("cpu"))
     assert_expected_inline(
         explain(plan),
         """\

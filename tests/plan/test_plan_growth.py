@@ -9,7 +9,7 @@ from textmodel import model
 import torch_ort_session as tos
 from torch_ort_session.plan.analysis.growth import Even, find_growth
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import taint
+from torch_ort_session.plan.analysis.static_values import find_static_values
 from torch_ort_session.plan.lowering.steps import NOTHING
 from torch_ort_session.runtime.captures.warmup import frame_of
 from torch_ort_session.runtime.interpreter.observe import observe
@@ -27,13 +27,13 @@ WEIGHTS = (
 def seen(program: Program, n: int) -> Observation:
     """What a run on n rows shows."""
     values = frame_of(program, {"x": torch.zeros(n, 2)})
-    return observe(program, values, taint(program.steps).data - {NOTHING})
+    return observe(program, values, find_static_values(program.steps).data - {NOTHING})
 
 
 def known(nodes: str, first: int = 3, second: int = 5) -> dict[str, str]:
     """Of every value of a chain on ``s``, the dims of float[n, 2]: its numbers, ``base + slope``."""
     text = f"g (float[n, 2] x) => (float[a] y) {WEIGHTS} {{ s = Shape(x) {nodes} y = Cast <to = 1> (o) }}"
-    program = tos.load(model(text))._program(("y",))[0]
+    program = tos.load(model(text))._engine.program(("y",))[0]
     steps = program.steps
     found = find_growth(steps, seen(program, first), seen(program, second), second - first)
     assert not found.assumed
@@ -101,7 +101,7 @@ def test_m14_dims_of_values_are_assumed_and_named_once() -> None:
         "g (float[n, 2] x) => (float[a, b] y, float[a, b] z) <float[1, 1] w = {7}>"
         " { h = Add(x, w) s = Shape(h) y = Expand(w, s) t = Shape(h) z = Expand(w, t) }"
     )
-    program = tos.load(model(text))._program(("y", "z"))[0]
+    program = tos.load(model(text))._engine.program(("y", "z"))[0]
     found = find_growth(program.steps, seen(program, 3), seen(program, 4), 1)
     names = program.steps.names
     assert {place: names[value] for place, (value, _) in found.assumed.items()} == {1: "h"}

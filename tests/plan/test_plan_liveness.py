@@ -24,7 +24,7 @@ def plan(nodes: str, outputs: str = "y", **kwargs: object) -> tuple[Seen, Plan]:
 
 def listing(seen: Seen, made: Plan) -> str:
     """Slots as ``name start-stop``, then what else has bytes, then views, by name."""
-    found = intervals(made.steps, made.regions, made.taint, made.observation, CPU)
+    found = intervals(made.steps, made.regions, made.static_values, made.observation, CPU)
     assert found.slotted == made.intervals
     named = seen.steps.names
 
@@ -202,7 +202,7 @@ def test_a_slot_is_as_large_as_what_lies_in_it() -> None:
 def test_values_on_another_device_have_no_slot() -> None:
     seen, made = plan("a = tests.Into(x) y = tests.Make(a)")
     elsewhere = torch.device("meta")
-    found = intervals(seen.steps, made.regions, seen.taint, seen.observation, elsewhere)
+    found = intervals(seen.steps, made.regions, seen.static_values, seen.observation, elsewhere)
     assert isinstance(found, Liveness)
     assert found.slotted == ()
     assert len(found.others) == len(found.results) == 1

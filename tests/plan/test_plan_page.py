@@ -181,7 +181,7 @@ def test_a_plan_without_slots() -> None:
         seen = see(SEAMS, {"x": torch.ones(64, 4)})
     huge = [spec and spec._replace(nbytes=1 << 61) for spec in seen.observation.specs]
     observation = replace(seen.observation, specs=tuple(huge))
-    text = page(make_plan(seen.steps, seen.taint, observation, torch.device("cpu")), "huge")
+    text = page(make_plan(seen.steps, seen.static_values, observation, torch.device("cpu")), "huge")
     Document(text)
     assert f"There is none: a slot of {1 << 61} bytes cannot be planned." in text
 

@@ -95,7 +95,7 @@ def test_m13_a_planner_that_fails_leaves_memory_to_torch_and_says_why() -> None:
     seen = see(CHAIN, {"x": torch.ones(64, 4)})
     specs = [spec and spec._replace(nbytes=1 << 61) for spec in seen.observation.specs]
     huge = replace(seen.observation, specs=tuple(specs))
-    plan = make_plan(seen.steps, seen.taint, huge, torch.device("cpu"))
+    plan = make_plan(seen.steps, seen.static_values, huge, torch.device("cpu"))
     assert plan.stats is None
     assert plan.failure == f"a slot of {1 << 61} bytes cannot be planned"
     assert (plan.intervals, plan.packing.total, plan.packing.offsets) == ((), 0, {})

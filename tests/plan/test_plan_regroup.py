@@ -9,7 +9,7 @@ from textmodel import model
 
 import torch_ort_session as tos
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.analysis.static_values import StaticValues
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
 from torch_ort_session.plan.partition.regroup import growth_reason, regroup
 from torch_ort_session.plan.partition.report import Reason
@@ -26,7 +26,7 @@ TEXT = (
 
 
 def steps_of(text: str = TEXT, outputs: tuple[str, ...] = ("y", "z")) -> Steps:
-    return tos.load(model(text))._program(outputs)[0].steps
+    return tos.load(model(text))._engine.program(outputs)[0].steps
 
 
 def ids(steps: Steps, *names: str) -> frozenset[int]:
@@ -89,7 +89,7 @@ def test_m14_regions_say_what_grows() -> None:
     program = bind_steps(steps)
     seen: Observation = observe(program, frame_of(program, {"x": torch.ones(3, 2), "q": torch.ones(1, 2)}))
     everything = frozenset(range(len(steps.names)))
-    found = Taint(frozenset({NOTHING}), everything - grown, growing=grown)
+    found = StaticValues(frozenset({NOTHING}), everything - grown, growing=grown)
     regions = split(steps, found, seen, torch.device("cpu"))
     told = [(made(steps, [steps.items[p] for p in r.positions]), r.reason, r.message) for r in regions]
     assert told == [

@@ -142,7 +142,7 @@ def test_static_steps_are_in_no_region() -> None:
     plan = seen.plan()
     assert_expected_inline(cut(plan), """segment  Neg Reshape Neg""")
     assert [seen.steps.items[p].node.op for p in plan.folded] == ["Shape", "ReduceProd"]
-    kept = kept_constants(seen.steps, seen.taint)
+    kept = kept_constants(seen.steps, seen.static_values)
     assert [seen.steps.names[value] for value in sorted(kept)] == ["p"]
     assert seen.observation.static.keys() == kept
 
@@ -197,11 +197,11 @@ def test_m25_what_lies_on_another_device_is_a_seam() -> None:
     step = seen.steps.items[1]
     here = torch.device("meta")
     specs = list(seen.observation.specs)
-    assert seam_reason(step, seen.taint, seen.observation, CPU) is None
+    assert seam_reason(step, seen.static_values, seen.observation, CPU) is None
     for value, text in ((step.inputs[0], "its input 'x' lies on cpu"), (step.outputs[0], "it runs on cpu")):
         moved = [spec and spec._replace(device=here) for spec in specs]
         moved[value] = specs[value]
-        found = seam_reason(step, seen.taint, replace(seen.observation, specs=tuple(moved)), here)
+        found = seam_reason(step, seen.static_values, replace(seen.observation, specs=tuple(moved)), here)
         assert found is not None
         assert found[1] == text
 
@@ -257,9 +257,9 @@ def test_m5_every_step_is_in_one_region_and_in_order(seed: int) -> None:
     draw = random.Random(seed)
     quarantined = {("", "Abs")} if draw.random() < 0.3 else set()
     minimum = draw.choice([1, 1, 2, 4])
-    regions = split(seen.steps, seen.taint, seen.observation, CPU, quarantined, minimum)
+    regions = split(seen.steps, seen.static_values, seen.observation, CPU, quarantined, minimum)
     positions = [position for region in regions for position in region.positions]
-    folded = [p for p, step in enumerate(seen.steps.items) if is_folded(step, seen.taint)]
+    folded = [p for p, step in enumerate(seen.steps.items) if is_folded(step, seen.static_values)]
     assert sorted(positions + folded) == list(range(len(seen.steps.items)))
     assert positions == sorted(positions)
     assert all(region.positions for region in regions)
@@ -268,7 +268,7 @@ def test_m5_every_step_is_in_one_region_and_in_order(seed: int) -> None:
         assert not (before.is_segment and after.is_segment)
     for region in regions:
         why = [
-            seam_reason(seen.steps.items[p], seen.taint, seen.observation, CPU, quarantined)
+            seam_reason(seen.steps.items[p], seen.static_values, seen.observation, CPU, quarantined)
             for p in region.positions
         ]
         # A region is one seam by itself, or a stretch without any.
@@ -281,5 +281,5 @@ def test_m5_every_step_is_in_one_region_and_in_order(seed: int) -> None:
 def test_regions_do_not_hang_on_specs_that_are_not_there() -> None:
     seen = see("g (float[2, 3] x) => (float[2, 3] y) { a = Neg(x) y = Neg(a) }", {"x": X})
     nothing: tuple[Spec | None, ...] = (None,) * len(seen.observation.specs)
-    regions = split(seen.steps, seen.taint, replace(seen.observation, specs=nothing), CPU)
+    regions = split(seen.steps, seen.static_values, replace(seen.observation, specs=nothing), CPU)
     assert [region.positions for region in regions] == [(0, 1)]

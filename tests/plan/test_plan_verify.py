@@ -137,10 +137,10 @@ step 0 ('Into_0', tests::Into): it reads 'x' on cpu""",
 
 def test_a_number_that_a_recording_would_keep(plan: Plan) -> None:
     s = value(plan, "s")
-    loose = replace(plan.taint, data=plan.taint.data - {s})
+    loose = replace(plan.static_values, data=plan.static_values.data - {s})
     whole = regions(plan, (0, 1), (2,), (3, 4, 5, 6, 7))
     assert_expected_inline(
-        refused(replace(whole, taint=loose)),
+        refused(replace(whole, static_values=loose)),
         """step 6 ('Reshape_6', ai.onnx::Reshape): a recording would keep the number 's'""",
     )
 
@@ -183,8 +183,8 @@ def test_what_is_assumed_follows_from_shapes_alone_and_from_the_ones_that_are_no
 
     def having(drop: str = "", **more: int) -> Plan:
         noted = {value(made, name): since for name, since in more.items()}
-        kept = {v: since for v, since in made.taint.assumed.items() if made.steps.names[v] != drop}
-        return replace(made, taint=replace(made.taint, assumed={**kept, **noted}))
+        kept = {v: since for v, since in made.static_values.assumed.items() if made.steps.names[v] != drop}
+        return replace(made, static_values=replace(made.static_values, assumed={**kept, **noted}))
 
     kinds = replace(made.observation, kinds={value(made, "a"): "strings"})
     assert_expected_inline(

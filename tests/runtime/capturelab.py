@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torch_ort_session as tos
 from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.report import Reason
-from torch_ort_session.runtime.dispatch.policy import Entry
+from torch_ort_session.runtime.dispatch.policy import GraphEntry
 from torch_ort_session.runtime.recorders.api import Recorder, Recording, Refused
 from torch_ort_session.runtime.recorders.devices import recorder_for
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
@@ -65,8 +65,8 @@ def injected(session: tos.Session, recorder: Callable[[], Recorder | str]) -> to
     return session
 
 
-def entries(session: tos.Session) -> list[Entry]:
-    return list(session._engine.state.policy.entries.values())
+def entries(session: tos.Session) -> list[GraphEntry]:
+    return list(session._engine.state.dispatcher.entries.values())
 
 
 def states(session: tos.Session) -> list[str]:

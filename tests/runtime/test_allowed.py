@@ -39,7 +39,7 @@ def test_m2_only_what_is_named_is_captured(only: Any, captured: set[tuple[int, i
             agree(session, eager, feed(*dims))
     found = {
         tuple(dims)
-        for signature, entry in session._engine.state.policy.entries.items()
+        for signature, entry in session._engine.state.dispatcher.entries.items()
         if entry.captured is not None
         for name, _, dims, _ in signature.feeds
         if name == "x"

@@ -16,8 +16,8 @@ import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.capture import Captured
-from torch_ort_session.runtime.dispatch.policy import Policy
+from torch_ort_session.runtime.captures.capture import CapturedGraph
+from torch_ort_session.runtime.dispatch.policy import Dispatcher
 from torch_ort_session.runtime.recorders.api import Diverged
 from torch_ort_session.trace import counters
 
@@ -55,7 +55,7 @@ def run(session: tos.Session, eager: tos.Session, feed: Feed, tokens: int) -> Fe
     return feed
 
 
-def captured(session: tos.Session) -> Captured:
+def captured(session: tos.Session) -> CapturedGraph:
     entry = kept(session).entry
     assert entry is not None and entry.captured is not None
     return entry.captured
@@ -265,13 +265,13 @@ def test_m14_a_recording_that_fails_is_retired_and_costs_no_result(
         raise FAILURES[reason]()
 
     told: list[Reason] = []
-    retire = Policy.retire
+    retire = Dispatcher.retire
 
-    def seen(self: Policy, entry: Any, report: DeclineReport) -> None:
+    def seen(self: Dispatcher, entry: Any, report: DeclineReport) -> None:
         told.extend(row.reason for row in report.rows)
         retire(self, entry, report)
 
-    monkeypatch.setattr(Policy, "retire", seen)
+    monkeypatch.setattr(Dispatcher, "retire", seen)
     monkeypatch.setattr(type(stage.recording), "replay", fail)
     feed = run(session, eager, feed, 1)
     monkeypatch.undo()

@@ -26,7 +26,7 @@ SEAM = (
 def given(session: tos.Session) -> tuple[bool, ...]:
     captured = entries(session)[-1].captured
     assert captured is not None, states(session)
-    return captured.handover.given
+    return captured.donation.given
 
 
 def addresses(session: tos.Session) -> set[int]:
@@ -44,7 +44,7 @@ def given_storages(captured: Any) -> set[int]:
     outputs = [captured.frame[value] for value in captured.warm.program.steps.outputs]
     return {
         held.untyped_storage()._cdata
-        for held, leaves in zip(outputs, captured.handover.given, strict=True)
+        for held, leaves in zip(outputs, captured.donation.given, strict=True)
         if leaves
     }
 
@@ -102,7 +102,7 @@ def test_m16_m20_a_result_that_leaves_is_in_nobody_elses_memory_and_was_not_copi
     captured = entries(session)[-1].captured
     for result in captured.results:
         with pytest.raises(RuntimeError, match=r"no bytes|invalid"):
-            captured.handover.recording.give([result])
+            captured.donation.recording.give([result])
     for results in held:
         for result in results:
             assert result.is_contiguous() and not result.requires_grad and not result.is_inference()
@@ -226,11 +226,11 @@ def test_m18_bound_results_are_written_where_they_are_bound() -> None:
         y, z = eager.run(None, {"x": x})
         assert torch.equal(place, y)
         assert torch.equal(binding.read("z"), z)
-    latest = binding._machine.policy.latest_capture()
+    latest = binding._state.dispatcher.latest_capture()
     assert latest is not None
     captured = latest[1].captured
     assert captured is not None
-    assert not any(captured.handover.given)
+    assert not any(captured.donation.given)
 
 
 @needs_extension

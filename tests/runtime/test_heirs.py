@@ -9,7 +9,7 @@ import torch
 from tapelab import needs_extension, tape_recorder, trial
 
 from torch_ort_session.plan.memory.slots import Interval
-from torch_ort_session.runtime.recorders.tape.memory import Heir, inherited, joined
+from torch_ort_session.runtime.recorders.tape.memory import Reuse, inplace_reuse, joined
 
 SIZE = 64 * 64 * 4
 Body = Callable[[torch.Tensor], torch.Tensor]
@@ -94,8 +94,8 @@ def test_m13_a_result_takes_the_slot_of_an_argument_that_nobody_reads_afterwards
 def test_m13_a_slot_is_handed_on_along_a_chain_and_no_further() -> None:
     slotted = [Interval(0, 0, 3, 256), Interval(1, 3, 5, 256), Interval(2, 5, 9, 256), Interval(3, 5, 6, 512)]
     places = {10: 0, 11: 1, 12: 2, 13: 3}
-    heirs = [Heir(3, 11, (99, 10)), Heir(5, 13, (11,)), Heir(5, 12, (11,)), Heir(4, 12, (10,))]
-    homes = inherited(slotted, places, heirs)
+    heirs = [Reuse(3, 11, (99, 10)), Reuse(5, 13, (11,)), Reuse(5, 12, (11,)), Reuse(4, 12, (10,))]
+    homes = inplace_reuse(slotted, places, heirs)
     assert homes == {1: 0, 2: 0}
     assert joined(slotted, homes) == [Interval(0, 0, 9, 256), Interval(3, 5, 6, 512)]
 

@@ -47,7 +47,7 @@ def session_of(shape: tuple[int, ...], w: Tensor, attributes: str = "", **option
 
 def convolved(session: tos.Session) -> bool:
     """Whether the convolution itself is recorded, whose result has no slot."""
-    (entry,) = (entry for _, entry in session._engine.state.policy.everything())
+    (entry,) = (entry for _, entry in session._engine.state.dispatcher.everything())
     assert entry.captured is not None
     (stage,) = entry.captured.stages
     assert isinstance(stage.recording, TapeRecording)

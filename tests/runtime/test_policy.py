@@ -10,7 +10,7 @@ import torch
 from expecttest import assert_expected_inline
 
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
-from torch_ort_session.runtime.dispatch.policy import Decision, Entry, Policy, Rules
+from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry, Rules
 from torch_ort_session.trace import counters
 
 WHY = DeclineReport.of(Reason.DIVERGED, "for the test")
@@ -28,11 +28,11 @@ def fed(length: int, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     return {"x": torch.zeros(length, dtype=dtype)}
 
 
-def policy(**limits: int) -> Policy:
-    return Policy(Rules(**limits))
+def policy(**limits: int) -> Dispatcher:
+    return Dispatcher(Rules(**limits))
 
 
-def run(policy: Policy, feed: dict[str, Any], keys: frozenset[str] = frozenset()) -> Decision:
+def run(policy: Dispatcher, feed: dict[str, Any], keys: frozenset[str] = frozenset()) -> Decision:
     """What a runner does that succeeds at everything."""
     _, entry = policy.entry(("y",), feed, keys)
     decision = policy.decide(entry)
@@ -44,11 +44,11 @@ def run(policy: Policy, feed: dict[str, Any], keys: frozenset[str] = frozenset()
     return decision
 
 
-def plans(policy: Policy) -> int:
+def plans(policy: Dispatcher) -> int:
     return sum(entry.captured is not None for entry in policy.entries.values())
 
 
-def entry_of(policy: Policy, feed: dict[str, Any]) -> Entry:
+def entry_of(policy: Dispatcher, feed: dict[str, Any]) -> GraphEntry:
     return policy.entry(("y",), feed, frozenset())[1]
 
 
@@ -154,7 +154,7 @@ def test_m7_a_node_whose_shape_does_not_settle_is_let_go_once_and_the_signature_
         while run(decided, fed(1)) is not Decision.CAPTURE:
             pass
         decided.retire(entry, why)
-        assert decided.loose == (frozenset({"cut"}) if number >= 3 else frozenset())
+        assert decided.unstable == (frozenset({"cut"}) if number >= 3 else frozenset())
     assert entry.state == "latched"
     assert decided.counters[counters.LOOSENED] == 1
 

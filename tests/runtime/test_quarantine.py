@@ -79,7 +79,7 @@ def test_m8_the_operator_that_cannot_be_recorded_becomes_a_seam(at: int) -> None
     injected(session, once(at))
     for _ in range(6):
         agree(session, eager, feed())
-    assert session._engine.state.policy.quarantined == {("", OPS[at - 1])}
+    assert session._engine.state.dispatcher.quarantined == {("", OPS[at - 1])}
     assert OPS[at - 1] in regions(session)
     assert counted(session, "captures", "replays", "declines", "quarantined operators") == (1, 3, 0, 1)
 
@@ -92,7 +92,7 @@ def test_m8_a_kernel_that_lies_about_being_capturable_runs_eagerly(kernel: Any) 
         for _ in range(6):
             agree(session, eager, {"x": torch.randn(4)})
     assert regions(session) == ["1 recorded", kernel.__name__, "1 recorded"]
-    assert session._engine.state.policy.quarantined == {("tests", kernel.__name__)}
+    assert session._engine.state.dispatcher.quarantined == {("tests", kernel.__name__)}
 
 
 def test_m8_a_refusal_that_no_node_can_be_blamed_for_declines() -> None:
@@ -103,7 +103,7 @@ def test_m8_a_refusal_that_no_node_can_be_blamed_for_declines() -> None:
         for _ in range(5):
             agree(session, eager, {"x": torch.randn(4)})
     assert states(session) == ["latched"] and reasons(session) == [Reason.RECORDING]
-    assert not session._engine.state.policy.quarantined
+    assert not session._engine.state.dispatcher.quarantined
 
 
 def test_m8_retries_end_when_every_operator_is_quarantined() -> None:
@@ -111,7 +111,7 @@ def test_m8_retries_end_when_every_operator_is_quarantined() -> None:
     injected(session, lambda: Failing(1, refusal))
     for _ in range(5):
         agree(session, eager, feed())
-    assert session._engine.state.policy.quarantined == {("", op) for op in OPS}
+    assert session._engine.state.dispatcher.quarantined == {("", op) for op in OPS}
     assert states(session) == ["latched"]
     assert reasons(session) == [Reason.NOTHING] + [Reason.RECORDING] * len(OPS)
     assert counted(session, "declines", "quarantined operators") == (1, len(OPS))
@@ -126,7 +126,7 @@ def test_m8_an_operator_refused_in_spite_of_its_quarantine_declines() -> None:
     injected(session, Stubborn)
     for _ in range(5):
         agree(session, eager, feed())
-    assert states(session) == ["latched"] and not session._engine.state.policy.quarantined
+    assert states(session) == ["latched"] and not session._engine.state.dispatcher.quarantined
 
 
 def test_m8_the_set_is_the_sessions_own_and_outlives_its_captures() -> None:

@@ -180,7 +180,7 @@ def test_m22_a_capture_made_with_another_build_is_not_replayed() -> None:
     for _ in range(6):
         agree(session, eager, feed())
     assert counted(session, "captures", "retirements") == (1, 0)
-    rebuild(session._engine.state.policy)
+    rebuild(session._engine.state.dispatcher)
     agree(session, eager, feed())
     assert reasons(session) == [Reason.NOT_WARMED] and states(session) == ["warm"]
     for _ in range(4):
@@ -196,7 +196,7 @@ def test_m22_a_replay_with_another_build_is_refused_and_says_what_changed() -> N
         binding.input(name, value)
     binding.output("y", y)
     assert binding.capture() is None and binding.replay()
-    binding._machine.policy.rules = dataclasses.replace(binding._machine.policy.rules, ready=GOOD)
+    binding._state.dispatcher.rules = dataclasses.replace(binding._state.dispatcher.rules, ready=GOOD)
     y.fill_(-7)
     with pytest.raises(tos.CaptureError) as caught:
         binding.replay()
@@ -220,5 +220,5 @@ device was cpu and is cuda:0; extension was /lib/_native.so, ABI 2 and is /other
 
 def test_m22_quarantined_operators_are_reported() -> None:
     session = session_on(CHAIN)
-    session._engine.state.policy.quarantine("", "Exp")
+    session._engine.state.dispatcher.quarantine("", "Exp")
     assert session.backend_report().quarantined == ("ai.onnx::Exp",)

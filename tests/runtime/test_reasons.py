@@ -27,7 +27,7 @@ PICK = "g (float[n] x) => (int64[1,k] y) { a = Exp(x) z = NonZero(a) y = Neg(z) 
 
 
 def rows(session: tos.Session) -> Iterator[Decline]:
-    for _, entry in session._engine.state.policy.everything():
+    for _, entry in session._engine.state.dispatcher.everything():
         yield from () if entry.report is None else entry.report.rows
 
 
@@ -46,7 +46,7 @@ def control_flow() -> list[Decline]:
 
 def loose() -> list[Decline]:
     session = session_on(TWO)
-    session._engine.state.policy.learnt.loose.add("Exp_0")
+    session._engine.state.dispatcher.learnt.unstable.add("Exp_0")
     return after(session)
 
 
@@ -87,7 +87,7 @@ def growth() -> list[Decline]:
 def not_warmed() -> list[Decline]:
     session = session_on(TWO)
     warmed(session, X, 3)
-    policy = session._engine.state.policy
+    policy = session._engine.state.dispatcher
     other = dataclasses.replace(policy.rules.ready, torch="another torch")
     policy.rules = dataclasses.replace(policy.rules, ready=other)
     return after(session, 1)
@@ -143,7 +143,7 @@ def padded() -> list[Decline]:
     text = "g (float[n] x) => (float[1] t) { t = ReduceSum (x) }"
     session = session_on(text, buckets=(Bucket("n", (4,), pad={"x": 1}),), verify=True)
     session.run(None, X)
-    return [row for report in session._engine.state.policy.learnt.refused.values() for row in report.rows]
+    return [row for report in session._engine.state.dispatcher.learnt.refused.values() for row in report.rows]
 
 
 FOUND: dict[Reason, Callable[[], list[Decline]]] = {

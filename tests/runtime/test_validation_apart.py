@@ -111,7 +111,7 @@ def test_m18_a_binding_goes_on_in_a_child_process_of_a_run_of_another_thread() -
     started, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with session._engine.lock, session._engine.state.turns.alone("a run"):
+        with session._engine.lock, session._engine.state.reentrancy.alone("a run"):
             started.set()
             over.wait(30)
 

@@ -14,7 +14,7 @@ from textmodel import operator, wrapped
 
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import kernel
-from torch_ort_session.runtime.dispatch.state import Turns
+from torch_ort_session.runtime.dispatch.state import Reentrancy
 from torch_ort_session.runtime.validation.validator import ValidationScope, ValidationWord
 
 TEXT = (
@@ -185,7 +185,7 @@ def test_m16_bodies_of_a_run_within_a_run_are_not_those_of_the_outer_one(inside:
 
 
 @pytest.mark.parametrize(
-    "place", [(ValidationWord, "begin"), (ValidationScope, "__exit__"), (Turns, "settle")]
+    "place", [(ValidationWord, "begin"), (ValidationScope, "__exit__"), (Reentrancy, "settle")]
 )
 @pytest.mark.parametrize("bound", [False, True])
 def test_m11_an_interrupt_anywhere_leaves_the_session_usable(
@@ -212,9 +212,9 @@ def test_m11_an_interrupt_anywhere_leaves_the_session_usable(
 
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, interrupted)
-            session._engine.state.turns.due = session.release_memory if name == "settle" else None
+            session._engine.state.reentrancy.due = session.release_memory if name == "settle" else None
             with contextlib.suppress(KeyboardInterrupt):
                 call()
         call()
         torch.testing.assert_close(session(x, i), -x.exp()[i])
-    assert session._engine.state.turns.depth == 0
+    assert session._engine.state.reentrancy.depth == 0

@@ -217,7 +217,7 @@ def test_m24_nothing_that_was_put_around_a_call_outlives_the_trace() -> None:
         for turn in range(5):
             session(torch.full((4,), 1.0 + turn))
     machine = session._engine.state
-    (entry,) = machine.policy.entries.values()
+    (entry,) = machine.dispatcher.entries.values()
     assert entry.captured is not None
     assert entry.warm is not None
     own = set(map(id, entry.warm.program.calls))

@@ -10,58 +10,58 @@ from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.lowering.steps import BodySteps
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.runtime.captures.warmup import with_fused
-from torch_ort_session.runtime.dispatch.policy import Entry, Policy
-from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry
+from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.control_flow import bodies_of
 from torch_ort_session.runtime.dynamic.growing import memo_of
 from torch_ort_session.runtime.recorders.api import RecordingStats
 
 
-def statistics(machine: Machine) -> dict[str, int]:
+def statistics(state: EngineState) -> dict[str, int]:
     """Counters since the session was made, and what is held now.
 
     Returns:
         Every counter of :mod:`.counters`, then the number of signatures, of those that are captured, and of
         captured signatures of control-flow bodies, then the bytes that captures hold.
     """
-    policy = machine.policy
-    entries = [entry for _, entry in policy.everything()]
-    bodies = list(bodies_of(machine).entries())
+    dispatcher = state.dispatcher
+    entries = [entry for _, entry in dispatcher.everything()]
+    bodies = list(bodies_of(state).entries())
     held = [entry.captured.memory for entry in (*entries, *bodies) if entry.captured is not None]
-    held += [captured.memory for captured in memo_of(machine).captures()]
+    held += [captured.memory for captured in memo_of(state).captures()]
     places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
     return {
-        **policy.counters,
+        **dispatcher.counters,
         "signatures": len(entries),
         "plans": sum(entry.captured is not None for entry in entries),
         "body plans": sum(entry.captured is not None for entry in bodies),
-        "arena bytes": machine.arena.nbytes,
-        "packed weight bytes": machine.arena.packing.nbytes,
+        "arena bytes": state.arena.nbytes,
+        "packed weight bytes": state.arena.packing.nbytes,
         "static input bytes": sum(memory.static_inputs for memory in held) + places,
         "landing bytes": sum(memory.landings for memory in held),
         "crossing bytes": sum(memory.crossing for memory in held),
     }
 
 
-def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
+def describe_entries(state: EngineState, passes: Sequence[str] = ()) -> str:
     """Every signature in words: its state, its plan where there is one, and what was declined.
 
     Args:
-        machine: The machine of a session.
+        state: The machine of a session.
         passes: Names of the rewrites that the graph went through before.
     """
-    policy = machine.policy
+    dispatcher = state.dispatcher
     parts = []
     shown: set[BodySteps] = set()
 
     def told(body: BodySteps) -> Mapping[str, Any]:
         shown.add(body)
-        return bodies_of(machine).told(body)
+        return bodies_of(state).told(body)
 
-    for signature, entry in policy.everything():
+    for signature, entry in dispatcher.everything():
         runs = f"{entry.runs} run{'' if entry.runs == 1 else 's'}"
         lines = [f"{signature}: {entry.state} after {runs}"]
-        plan = plan_of_entry(machine, entry)
+        plan = plan_of_entry(state, entry)
         if plan is not None:
             lines.append(explain(plan, passes, told=told))
         if entry.captured is not None:
@@ -69,37 +69,36 @@ def describe_entries(machine: Machine, passes: Sequence[str] = ()) -> str:
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
-    others = [body for body in bodies_of(machine).plans if body not in shown]
+    others = [body for body in bodies_of(state).plans if body not in shown]
     if others:
-        latched = any(entry.latched for _, entry in policy.everything())
-        parts += _other_bodies(machine, others, latched)
-    if policy.rules.padding is not None:
-        parts.append(_padded(policy))
-    if growing := str(memo_of(machine)):
+        latched = any(entry.latched for _, entry in dispatcher.everything())
+        parts += _other_bodies(state, others, latched)
+    if dispatcher.rules.padding is not None:
+        parts.append(_padded(dispatcher))
+    if growing := str(memo_of(state)):
         parts.append(growing)
-    if policy.demoted:
-        parts.append(f"key feeds with too many values: {', '.join(sorted(policy.demoted))}")
-    if policy.loose:
-        parts.append(f"nodes whose shapes do not settle: {', '.join(sorted(policy.loose))}")
-    if policy.quarantined:
-        names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in policy.quarantined)
+    if dispatcher.demoted:
+        parts.append(f"key feeds with too many values: {', '.join(sorted(dispatcher.demoted))}")
+    if dispatcher.unstable:
+        parts.append(f"nodes whose shapes do not settle: {', '.join(sorted(dispatcher.unstable))}")
+    if dispatcher.quarantined:
+        names = sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in dispatcher.quarantined)
         parts.append(f"quarantined in this session: {', '.join(names)}")
     return "\n\n".join(parts) or "nothing has run"
 
 
-def _other_bodies(machine: Machine, bodies: Sequence[BodySteps], latched: bool) -> list[str]:
+def _other_bodies(state: EngineState, bodies: Sequence[BodySteps], latched: bool) -> list[str]:
     """Bodies within bodies, and those of signatures without a plan; not those that were folded away."""
     found = [
-        {"body": body.name, "steps": len(body.steps.items), **bodies_of(machine).told(body)}
-        for body in bodies
+        {"body": body.name, "steps": len(body.steps.items), **bodies_of(state).told(body)} for body in bodies
     ]
     worth = [body for body in found if latched or body["signatures"]]
     return ["\n".join(body_lines({"bodies": worth}))] if worth else []
 
 
-def _padded(policy: Policy) -> str:
-    lines = [str(policy.rules.padding)]
-    for sizes, report in policy.learnt.refused.items():
+def _padded(dispatcher: Dispatcher) -> str:
+    lines = [str(dispatcher.rules.padding)]
+    for sizes, report in dispatcher.learnt.refused.items():
         told = ", ".join(f"{symbol} to {size}" for symbol, size in sizes)
         lines += [f"not padded any more: {told}", str(report)]
     return "\n".join(lines)
@@ -124,20 +123,20 @@ def recorded(stats: RecordingStats) -> list[str]:
     ]
 
 
-def plan_of_entry(machine: Machine, entry: Entry) -> Plan | None:
+def plan_of_entry(state: EngineState, entry: GraphEntry) -> Plan | None:
     """The plan of a signature that is warm or captured."""
     captured, warm = entry.captured, entry.warm
-    quarantined = frozenset(machine.policy.quarantined) if captured is None else captured.quarantined
+    quarantined = frozenset(state.dispatcher.quarantined) if captured is None else captured.quarantined
     if warm is None:
         return None
-    warm = with_fused(warm, machine.device, quarantined, machine.policy.rules.fuse)
+    warm = with_fused(warm, state.device, quarantined, state.dispatcher.rules.fuse)
     return make_plan(
         warm.program.steps,
-        warm.taint,
+        warm.static_values,
         warm.observation,
-        machine.device,
+        state.device,
         quarantined=quarantined,
         minimum=warm.minimum,
         keys=warm.keys,
-        loose=warm.loose,
+        unstable=warm.unstable,
     )

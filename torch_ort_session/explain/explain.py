@@ -33,8 +33,10 @@ def facts(plan: Plan, passes: Sequence[str] = (), told: Told | None = None) -> d
         says why, where slots could not be planned.
     """
     recorded_steps = (plan.steps.items[p] for region in plan.segments for p in region.positions)
-    shapes = {value for step in recorded_steps for value in step.inputs if value not in plan.taint.shape}
-    shapes |= guarded(plan.steps, plan.taint)
+    shapes = {
+        value for step in recorded_steps for value in step.inputs if value not in plan.static_values.shape
+    }
+    shapes |= guarded(plan.steps, plan.static_values)
     recorded = sum(len(region.positions) for region in plan.segments)
     eager = sum(len(region.positions) for region in plan.seams)
     return {
@@ -44,7 +46,7 @@ def facts(plan: Plan, passes: Sequence[str] = (), told: Told | None = None) -> d
             "recorded": recorded,
             "eager": eager,
             "folded": len(plan.steps.items) - recorded - eager,
-            "assumed": sum(is_assumed(step, plan.taint) for step in plan.steps.items),
+            "assumed": sum(is_assumed(step, plan.static_values) for step in plan.steps.items),
         },
         "key_feeds": dict(plan.keys),
         "passes": list(passes),

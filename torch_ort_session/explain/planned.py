@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.plan import Plan, make_plan
 from torch_ort_session.runtime.captures.warmup import warm_up, with_fused
-from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.values.signature import signature_of
 
 
 def plan_of(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
     keys: frozenset[str],
@@ -22,7 +22,7 @@ def plan_of(
     """Run once, eagerly, and plan what was seen; nothing is captured, and no entry of the policy changes.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
         keys: Names of feeds whose value may be part of the signature.
@@ -34,19 +34,19 @@ def plan_of(
     Raises:
         KernelError: A kernel failed.
     """
-    policy = machine.policy
-    signature = signature_of(outputs, fed, policy.active(keys))
-    graph, build = machine.graph, machine.build
-    warm, _ = warm_up(graph, build, program, outputs, signature.keys, fed, machine.minimum, policy.loose)
-    quarantined = frozenset(policy.quarantined)
-    warm = with_fused(warm, machine.device, quarantined, policy.rules.fuse)
+    dispatcher = state.dispatcher
+    signature = signature_of(outputs, fed, dispatcher.active(keys))
+    graph, build = state.graph, state.build
+    warm, _ = warm_up(graph, build, program, outputs, signature.keys, fed, state.minimum, dispatcher.unstable)
+    quarantined = frozenset(dispatcher.quarantined)
+    warm = with_fused(warm, state.device, quarantined, dispatcher.rules.fuse)
     return make_plan(
         warm.program.steps,
-        warm.taint,
+        warm.static_values,
         warm.observation,
-        machine.device,
+        state.device,
         quarantined=quarantined,
-        minimum=machine.minimum,
+        minimum=state.minimum,
         keys=warm.keys,
-        loose=warm.loose,
+        unstable=warm.unstable,
     )

@@ -9,7 +9,7 @@ import torch
 
 from torch_ort_session.errors import PlanError
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.analysis.static_values import StaticValues
 from torch_ort_session.plan.lowering.steps import Steps
 from torch_ort_session.plan.memory.liveness import Liveness, eager_peak, intervals
 from torch_ort_session.plan.memory.slots import Interval, Packing, aligned, live_bytes, pack
@@ -67,7 +67,7 @@ class Plan:
 
     Attributes:
         steps: The steps.
-        taint: What is static.
+        static_values: What is static.
         observation: What the warm run showed.
         device: The session's device.
         regions: Segments and seams in order; a step in none is folded into constants.
@@ -81,7 +81,7 @@ class Plan:
     """
 
     steps: Steps
-    taint: Taint
+    static_values: StaticValues
     observation: Observation
     device: torch.device
     regions: tuple[Region, ...]
@@ -106,47 +106,47 @@ class Plan:
     @property
     def folded(self) -> tuple[int, ...]:
         """Positions of the steps that make nothing but constants."""
-        return tuple(p for p, step in enumerate(self.steps.items) if is_folded(step, self.taint))
+        return tuple(p for p, step in enumerate(self.steps.items) if is_folded(step, self.static_values))
 
 
 def make_plan(
     steps: Steps,
-    taint: Taint,
+    static_values: StaticValues,
     observation: Observation,
     device: torch.device,
     quarantined: Collection[tuple[str, str]] = (),
     minimum: int = 1,
     keys: tuple[tuple[str, int | bool], ...] = (),
-    loose: Collection[str] = (),
+    unstable: Collection[str] = (),
 ) -> Plan:
     """Plan what a run has shown.
 
     Args:
         steps: The steps that were run.
-        taint: What of them is static.
+        static_values: What of them is static.
         observation: What the run showed.
         device: The session's device.
         quarantined: (domain, operator) pairs whose recording failed before.
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds that make these steps what they are.
-        loose: Names of nodes whose results change their shape from run to run.
+        unstable: Names of nodes whose results change their shape from run to run.
 
     Returns:
         The plan. Without slots, and with the reason, when they cannot be planned: everything then stays with
         torch's own allocator.
     """
-    regions = split(steps, taint, observation, device, quarantined, minimum, loose)
+    regions = split(steps, static_values, observation, device, quarantined, minimum, unstable)
     found: Liveness | None = None
     packing, stats, failure = Packing({}, 0, 0, 0), None, ""
     try:
-        found = intervals(steps, regions, taint, observation, device)
+        found = intervals(steps, regions, static_values, observation, device)
         packing = pack(found.slotted)
         stats = _stats(steps, observation, found, packing)
     except PlanError as error:
         found, packing, failure = None, Packing({}, 0, 0, 0), str(error)
     return Plan(
         steps=steps,
-        taint=taint,
+        static_values=static_values,
         observation=observation,
         device=device,
         regions=regions,

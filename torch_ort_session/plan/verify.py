@@ -66,7 +66,7 @@ def _regions(plan: Plan) -> None:
             _fail(plan, "two segments could be one", region.positions[0])
         before = region
     for position, step in enumerate(plan.steps.items):
-        known = plan.taint.data | plan.taint.assumed.keys()
+        known = plan.static_values.data | plan.static_values.assumed.keys()
         if position not in seen and any(v not in known for v in step.outputs if v):
             _fail(plan, "it is in no region and makes more than constants", position)
 
@@ -74,7 +74,7 @@ def _regions(plan: Plan) -> None:
 def _assumptions(plan: Plan) -> None:
     """What is assumed follows from shapes alone, the last of them made where it is noted."""
     placed = {position for region in plan.regions for position in region.positions}
-    data, assumed = plan.taint.data, plan.taint.assumed
+    data, assumed = plan.static_values.data, plan.static_values.assumed
     made: dict[int, int] = {}
     for position, step in enumerate(plan.steps.items):
         guesses = {assumed[value] for value in step.outputs if value in assumed}
@@ -134,7 +134,7 @@ def _segments(plan: Plan) -> None:
         params = step.kernel.signature.inputs
         for place, value in enumerate(step.inputs):
             param = params[min(place, len(params) - 1)]
-            fixed = value == 0 or value in plan.taint.data or value in plan.taint.assumed
+            fixed = value == 0 or value in plan.static_values.data or value in plan.static_values.assumed
             if param.host not in (None, "constant") and not fixed:
                 _fail(plan, f"a recording would keep the number {plan.steps.names[value]!r}", position)
             spec = plan.observation.specs[value]
@@ -191,7 +191,7 @@ class _Lives:
                 if writer != number and (recorded or self.recorded(writer)):
                     self.crossing.add(memory)
         for value in step.outputs:
-            if not value or value in self.plan.taint.data:
+            if not value or value in self.plan.static_values.data:
                 continue
             # What segments read of an eager step is a copy; the rest may be memory that the step was given.
             fresh = (not recorded and value in copied) or (

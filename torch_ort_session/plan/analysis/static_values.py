@@ -11,7 +11,7 @@ from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_pa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taint:
+class StaticValues:
     """What is static under one signature, and what is taken to be.
 
     Attributes:
@@ -34,12 +34,12 @@ class Taint:
         return value in self.data or value in self.assumed
 
 
-def taint(
+def find_static_values(
     steps: Steps,
     key_feeds: Collection[int] = (),
-    loose: Collection[str] = (),
+    unstable: Collection[str] = (),
     opaque: Collection[int] = (),
-) -> Taint:
+) -> StaticValues:
     """Tell static values from the rest.
 
     A feed's shape is part of the signature and its data is not, unless it is a key feed. Constants are
@@ -51,7 +51,7 @@ def taint(
     Args:
         steps: The steps.
         key_feeds: Ids of feeds whose value is part of the signature.
-        loose: Names of nodes whose results change their shape from run to run: nothing is assumed of those
+        unstable: Names of nodes whose results change their shape from run to run: nothing is assumed of those
             shapes, nor of what hangs on them.
         opaque: Ids of values that a run has shown to be no tensors: they have no shape to compare.
 
@@ -62,7 +62,7 @@ def taint(
     data.update(value for value, held in enumerate(steps.template) if held is not None)
     data.difference_update(set(steps.inputs) - set(key_feeds))
     shape = data | set(steps.inputs)
-    guesses = _Guesses(data, shape, frozenset(loose), frozenset(opaque))
+    guesses = _Guesses(data, shape, frozenset(unstable), frozenset(opaque))
     for position, step in enumerate(steps.items):
         outputs = [value for value in step.outputs if value != NOTHING]
         if _data_is_static(step, data, shape):
@@ -72,7 +72,7 @@ def taint(
         if _shape_is_static(step, data, shape):
             shape.update(outputs)
         guesses.follow(position, step, outputs)
-    return Taint(frozenset(data), frozenset(shape), guesses.assumed)
+    return StaticValues(frozenset(data), frozenset(shape), guesses.assumed)
 
 
 class _Guesses:
@@ -81,7 +81,7 @@ class _Guesses:
     Attributes:
         data: Values whose data is static.
         shape: Values whose shape is.
-        loose: Nodes whose results' shapes do not settle.
+        unstable: Nodes whose results' shapes do not settle.
         opaque: Values that are no tensors.
         unsettled: Values whose shape does not settle.
         made: Where each value was made whose shape may be assumed.
@@ -89,11 +89,11 @@ class _Guesses:
     """
 
     def __init__(
-        self, data: set[int], shape: set[int], loose: frozenset[str], opaque: frozenset[int]
+        self, data: set[int], shape: set[int], unstable: frozenset[str], opaque: frozenset[int]
     ) -> None:
         self.data = data
         self.shape = shape
-        self.loose = loose
+        self.unstable = unstable
         self.opaque = opaque
         self.unsettled: set[int] = set()
         self.made: dict[int, int] = {}
@@ -101,7 +101,7 @@ class _Guesses:
 
     def follow(self, position: int, step: Step, outputs: list[int]) -> None:
         """Note what a step makes that is not static."""
-        if step.node.name in self.loose:
+        if step.node.name in self.unstable:
             self.unsettled.update(outputs)
         elif not self.unsettled.isdisjoint(_reads(step)):
             self.unsettled.update(value for value in outputs if value not in self.shape)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_ort_session.plan.analysis.specs import Observation, Spec
-from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.analysis.static_values import StaticValues
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
 from torch_ort_session.plan.memory.slots import Interval
 from torch_ort_session.plan.partition.segments import Region
@@ -37,7 +37,7 @@ class Liveness:
 def intervals(
     steps: Steps,
     regions: Sequence[Region],
-    taint: Taint,
+    static_values: StaticValues,
     observation: Observation,
     device: torch.device,
 ) -> Liveness:
@@ -51,14 +51,14 @@ def intervals(
     Args:
         steps: The steps.
         regions: Their regions.
-        taint: What is static.
+        static_values: What is static.
         observation: What the warm run showed.
         device: Where slots lie.
 
     Returns:
         The intervals, over places in ``steps.items``.
     """
-    walk = _Walk(steps, regions, taint, observation)
+    walk = _Walk(steps, regions, static_values, observation)
     for number, region in enumerate(regions):
         for position in region.positions:
             walk.step(number, position)
@@ -136,9 +136,9 @@ class _Walk:
     """
 
     def __init__(
-        self, steps: Steps, regions: Sequence[Region], taint: Taint, observation: Observation
+        self, steps: Steps, regions: Sequence[Region], static_values: StaticValues, observation: Observation
     ) -> None:
-        self.plan = (steps, regions, taint, observation)
+        self.plan = (steps, regions, static_values, observation)
         recorded = (position for region in regions if region.is_segment for position in region.positions)
         self.landed = frozenset(value for position in recorded for value in reads(steps.items[position]))
         self.made: dict[int, tuple[int, int]] = {}
@@ -150,7 +150,7 @@ class _Walk:
 
     def step(self, number: int, position: int) -> None:
         """Read the inputs of a step, then make its outputs."""
-        steps, regions, taint, _ = self.plan
+        steps, regions, static_values, _ = self.plan
         step, recorded = steps.items[position], regions[number].is_segment
         for value in reads(step):
             home = self.home.get(value)
@@ -160,7 +160,7 @@ class _Walk:
                 if maker != number and (recorded or regions[maker].is_segment):
                     self.wanted.add(root)
         for value in step.outputs:
-            if value != NOTHING and value not in taint.data:
+            if value != NOTHING and value not in static_values.data:
                 self.make(value, step, number, position)
 
     def make(self, value: int, step: Step, number: int, position: int) -> None:

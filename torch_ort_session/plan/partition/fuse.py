@@ -14,7 +14,7 @@ from torch_ort_session.ops.fused import DOMAIN, FUSED, fused
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.native.chain import DTYPES
 from torch_ort_session.plan.analysis.specs import Observation, Spec
-from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.analysis.static_values import StaticValues
 from torch_ort_session.plan.lowering.build import reads, with_release
 from torch_ort_session.plan.lowering.steps import Step, Steps
 from torch_ort_session.plan.partition.chains import Draft, is_member
@@ -68,7 +68,7 @@ def last_name(step: Step) -> str:
 
 def fuse(
     steps: Steps,
-    taint: Taint,
+    static_values: StaticValues,
     observation: Observation,
     regions: Sequence[Region],
     device: torch.device,
@@ -79,7 +79,7 @@ def fuse(
 
     Args:
         steps: The steps.
-        taint: What of them is static.
+        static_values: What of them is static.
         observation: What the warm run showed.
         regions: Their regions.
         device: The session's device.
@@ -89,7 +89,7 @@ def fuse(
     Returns:
         The steps with fused ones at the place of their last member; None where nothing is fused.
     """
-    search = _Search(steps, taint, observation, device)
+    search = _Search(steps, static_values, observation, device)
     groups: dict[int, Group] = {}
     for region in regions:
         if not region.is_segment:
@@ -137,7 +137,7 @@ class _Search:
 
     Attributes:
         steps: The steps.
-        taint: What of them is static.
+        static_values: What of them is static.
         specs: What the values were.
         device: The session's device.
         readers: By value, the places of the steps that read it.
@@ -145,9 +145,11 @@ class _Search:
         taken: Places of steps that are in a group.
     """
 
-    def __init__(self, steps: Steps, taint: Taint, observation: Observation, device: torch.device) -> None:
+    def __init__(
+        self, steps: Steps, static_values: StaticValues, observation: Observation, device: torch.device
+    ) -> None:
         self.steps = steps
-        self.taint = taint
+        self.static_values = static_values
         self.specs = observation.specs
         self.device = device
         self.readers: dict[int, list[int]] = {}
@@ -271,7 +273,7 @@ class _Search:
 
     def number(self, value: int) -> float | None:
         """The number that a constant of one element holds; None for everything else."""
-        if value not in self.taint.data or value in self.steps.inputs:
+        if value not in self.static_values.data or value in self.steps.inputs:
             return None
         held = self.steps.template[value]
         if not isinstance(held, Tensor) or held.numel() != 1 or held.is_complex():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import Taint
+from torch_ort_session.plan.analysis.static_values import StaticValues
 from torch_ort_session.plan.lowering.gradients import runs_alike
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
 from torch_ort_session.plan.partition.regroup import growth_reason
@@ -37,12 +37,12 @@ class Region:
 
 def split(
     steps: Steps,
-    taint: Taint,
+    static_values: StaticValues,
     observation: Observation,
     device: torch.device,
     quarantined: Collection[tuple[str, str]] = (),
     minimum: int = 1,
-    loose: Collection[str] = (),
+    unstable: Collection[str] = (),
 ) -> tuple[Region, ...]:
     """Cut the steps into regions.
 
@@ -51,12 +51,12 @@ def split(
 
     Args:
         steps: The steps.
-        taint: What is static; nothing of it is assumed of the shapes of ``loose`` nodes.
+        static_values: What is static; nothing of it is assumed of the shapes of ``unstable`` nodes.
         observation: What the warm run showed.
         device: The session's device.
         quarantined: (domain, operator) pairs whose recording failed before.
         minimum: Launches (steps that are no views) from which on recording is worth it.
-        loose: Names of nodes whose results change their shape from run to run: neither they nor what hangs
+        unstable: Names of nodes whose results change their shape from run to run: neither they nor what hangs
             on those shapes can be recorded.
 
     Returns:
@@ -78,12 +78,12 @@ def split(
         shifting.clear()
 
     for position, step in enumerate(steps.items):
-        if is_folded(step, taint):
+        if is_folded(step, static_values):
             continue
-        shift = growth_reason(step, taint.growing) if taint.growing else None
-        if shift is None and loose:
-            shift = _unsettled(step, taint, loose, unsettled)
-        why = seam_reason(step, taint, observation, device, quarantined)
+        shift = growth_reason(step, static_values.growing) if static_values.growing else None
+        if shift is None and unstable:
+            shift = _unsettled(step, static_values, unstable, unsettled)
+        why = seam_reason(step, static_values, observation, device, quarantined)
         if shift is not None:
             if not shifting:
                 close()
@@ -101,35 +101,35 @@ def split(
 
 
 def _unsettled(
-    step: Step, taint: Taint, loose: Collection[str], unsettled: set[int]
+    step: Step, static_values: StaticValues, unstable: Collection[str], unsettled: set[int]
 ) -> tuple[Reason, str] | None:
     """Why a step whose shapes do not settle is no part of a segment; notes which of its outputs do not."""
-    if step.node.name in loose:
+    if step.node.name in unstable:
         unsettled.update(value for value in step.outputs if value != NOTHING)
         return Reason.OUTPUT_SHAPE, "the shape of its result changed too often from run to run"
     found = next((value for value in (*step.inputs, *_outside(step)) if value in unsettled), None)
     if found is None:
         return None
-    unsettled.update(value for value in step.outputs if value != NOTHING and value not in taint.shape)
+    unsettled.update(value for value in step.outputs if value != NOTHING and value not in static_values.shape)
     return Reason.INPUT_SHAPE, f"the shape of {steps_name(step, found)} changes from run to run"
 
 
-def is_folded(step: Step, taint: Taint) -> bool:
+def is_folded(step: Step, static_values: StaticValues) -> bool:
     """Whether a step makes nothing but constants of the plan."""
-    return all(taint.constant(value) for value in step.outputs)
+    return all(static_values.constant(value) for value in step.outputs)
 
 
-def is_assumed(step: Step, taint: Taint) -> bool:
+def is_assumed(step: Step, static_values: StaticValues) -> bool:
     """Whether what a step makes is constant as long as shapes that are not static stay as they were."""
-    return any(value in taint.assumed for value in step.outputs)
+    return any(value in static_values.assumed for value in step.outputs)
 
 
-def kept_constants(steps: Steps, taint: Taint) -> frozenset[int]:
+def kept_constants(steps: Steps, static_values: StaticValues) -> frozenset[int]:
     """Constants of the plan that an observed run must keep.
 
     Args:
         steps: The steps.
-        taint: What of them is static, or assumed to be.
+        static_values: What of them is static, or assumed to be.
 
     Returns:
         The ids of what steps outside of the fold, or the user, read; and of what steps read that run again
@@ -137,24 +137,24 @@ def kept_constants(steps: Steps, taint: Taint) -> frozenset[int]:
     """
     read = set(steps.outputs)
     for step in steps.items:
-        if all(value in taint.data for value in step.outputs):
+        if all(value in static_values.data for value in step.outputs):
             continue
-        since = max((taint.assumed.get(value, -1) for value in step.outputs), default=-1)
+        since = max((static_values.assumed.get(value, -1) for value in step.outputs), default=-1)
         for value in (*step.inputs, *_outside(step)):
             # What hangs on the same shape is made again together.
-            if since < 0 or taint.assumed.get(value, -1) != since:
+            if since < 0 or static_values.assumed.get(value, -1) != since:
                 read.add(value)
-    return frozenset(value for value in read if value != NOTHING and taint.constant(value))
+    return frozenset(value for value in read if value != NOTHING and static_values.constant(value))
 
 
-def guarded(steps: Steps, taint: Taint) -> frozenset[int]:
+def guarded(steps: Steps, static_values: StaticValues) -> frozenset[int]:
     """Values whose shapes constants of the plan follow from, so that each must be as in the warm run."""
     return frozenset(
         value
         for step in steps.items
-        if is_assumed(step, taint)
+        if is_assumed(step, static_values)
         for value in step.inputs
-        if not taint.constant(value)
+        if not static_values.constant(value)
     )
 
 
@@ -165,7 +165,7 @@ def _outside(step: Step) -> Iterator[int]:
 
 def seam_reason(
     step: Step,
-    taint: Taint,
+    static_values: StaticValues,
     observation: Observation,
     device: torch.device,
     quarantined: Collection[tuple[str, str]] = (),
@@ -173,7 +173,7 @@ def seam_reason(
     """Why a step cannot be recorded; None when it can."""
     node, kernel = step.node, step.kernel
     if step.bodies and not runs_alike(step):
-        return Reason.CONTROL_FLOW, _flow(step, taint)
+        return Reason.CONTROL_FLOW, _flow(step, static_values)
     declared = kernel.seam_reason(node)
     if declared is not None:
         return Reason.SEAM, declared
@@ -184,10 +184,10 @@ def seam_reason(
         if value != NOTHING and kind is not None:
             return Reason.CONTROL_FLOW, f"{steps_name(step, value)} is no tensor ({kind})"
     for param, value in zip(input_params(kernel, len(step.inputs)), step.inputs, strict=True):
-        if param.read and not taint.constant(value):
+        if param.read and not static_values.constant(value):
             return Reason.INPUT_SHAPE, f"its input {param.name!r} is a number that follows from data"
         spec = observation.specs[value]
-        if spec is not None and spec.device != device and not taint.constant(value):
+        if spec is not None and spec.device != device and not static_values.constant(value):
             # A recording would keep what this run found there.
             return Reason.SEAM, f"its input {param.name!r} lies on {spec.device}"
     for value in step.outputs:
@@ -197,17 +197,17 @@ def seam_reason(
     return None
 
 
-def _flow(step: Step, taint: Taint) -> str:
+def _flow(step: Step, static_values: StaticValues) -> str:
     """What a step with bodies decides in a run."""
     if "then_branch" in step.bodies:
-        if taint.constant(step.inputs[0]):
+        if static_values.constant(step.inputs[0]):
             return "which branch runs follows from a shape that depends on data"
         return "which branch runs depends on data"
     if "y" in step.node.attributes:
         return "it differentiates what cannot be recorded"
     if step.node.op != "Loop":
         return step.kernel.seam_reason(step.node) or "its body runs once for each element"
-    if not all(taint.constant(value) for value in step.inputs[:2]):
+    if not all(static_values.constant(value) for value in step.inputs[:2]):
         return "how often its body runs depends on data"
     body = step.bodies["body"].steps
     goes_on, made = body.outputs[0], {value: inner for inner in body.items for value in inner.outputs}

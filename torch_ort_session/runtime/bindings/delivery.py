@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_ort_session.options import Options
 from torch_ort_session.runtime.bindings.attached import Attached
-from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.validation.validator import (
     Deferral,
@@ -39,7 +39,7 @@ class Recipients:
     data, and lengths are put back as soon as it is known.
 
     Attributes:
-        machine: The binding's.
+        state: The binding's.
         attached: Its tensors.
         late: Whether the word is read as late as it can be.
         firsts: Observed and captured runs before the last ticket: what such runs show is noted at once.
@@ -48,8 +48,8 @@ class Recipients:
         deferrals: Of tickets that somebody has to learn of.
     """
 
-    def __init__(self, machine: Machine, attached: Attached, late: bool) -> None:
-        self.machine = machine
+    def __init__(self, state: EngineState, attached: Attached, late: bool) -> None:
+        self.state = state
         self.attached = attached
         self.late = late
         self.firsts = 0
@@ -65,7 +65,7 @@ class Recipients:
             DeviceValidationError: The run met bad data, or the word was not read since the run before.
         """
         if self.group is None:
-            with self.machine.validation_scope(program) as made:
+            with self.state.validation_scope(program) as made:
                 self.firsts = self._counted()
                 yield made
             return
@@ -76,7 +76,7 @@ class Recipients:
         finally:
             # Later runs of the ticket would rely on what this one showed before anybody has asked.
             if shown != self._counted() and word.flagged:
-                self.machine.distrust()
+                self.state.distrust()
             word.on = False
 
     @contextlib.contextmanager
@@ -90,7 +90,7 @@ class Recipients:
         Raises:
             DeviceValidationError: A run met bad data, or the word was not read since the run before.
         """
-        made = self.machine.validation_scope(program) if self.group is None else None
+        made = self.state.validation_scope(program) if self.group is None else None
         if not isinstance(made, ValidationScope) or made.word.counting:
             # Routes are told for each run.
             yield
@@ -179,7 +179,7 @@ class Recipients:
         return self.late and bool(bound) and bound.issuperset(names) and self.firsts == self._counted()
 
     def _counted(self) -> int:
-        return sum(self.machine.policy.counters[name] for name in _FIRSTS)
+        return sum(self.state.dispatcher.counters[name] for name in _FIRSTS)
 
     def _can_ask(self, made: ValidationScope) -> bool:
         """Whether everything that is written lies where the word does."""
@@ -196,7 +196,7 @@ class Recipients:
         self.deferrals = [deferral for deferral in self.deferrals if not deferral.over]
 
     def _put_back(self, fault: Fault) -> None:
-        self.machine.distrust()
+        self.state.distrust()
         if fault.done < len(self.lengths):
             self.attached.put_lengths(self.lengths[fault.done])
             self.attached.unbound = {}

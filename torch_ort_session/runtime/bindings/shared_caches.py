@@ -16,7 +16,7 @@ import torch
 from torch_ort_session.ir.graph import Graph, Node, ValueInfo
 from torch_ort_session.ir.types import ElementType, TensorType
 from torch_ort_session.ops.microsoft.gqa.cache_rows import caches_of, giving_rows
-from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.interpreter.program import Program
 
 
@@ -65,18 +65,18 @@ class Caches:
         self._states: frozenset[tuple[str, str]] = frozenset()
         self._found: Sharing | None = None
 
-    def machine(self, machine: Machine, states: frozenset[tuple[str, str]]) -> Machine:
+    def state(self, state: EngineState, states: frozenset[tuple[str, str]]) -> EngineState:
         """The machine that runs while these states are bound.
 
         Args:
-            machine: The one that ran before.
+            state: The one that ran before.
             states: Inputs and outputs that are one tensor, all of which is valid.
         """
         if states == self._states:
-            return machine
-        found = sharing(self._graph, states, machine.build)
+            return state
+        found = sharing(self._graph, states, state.build)
         self._states, self._found = states, found
-        return replace(machine, graph=self._graph if found is None else found.graph)
+        return replace(state, graph=self._graph if found is None else found.graph)
 
     def runs(self, program: Program, names: tuple[str, ...]) -> tuple[Program, tuple[str, ...]]:
         """What runs for a program of the session, and the names of what it gives."""

@@ -15,7 +15,7 @@ from torch_ort_session.plan.memory.liveness import may_alias, reads
 from torch_ort_session.plan.partition.fuse import last_name
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
 from torch_ort_session.plan.partition.segments import Region, guarded, split
-from torch_ort_session.runtime.captures.warmup import Warm
+from torch_ort_session.runtime.captures.warmup import Warmup
 from torch_ort_session.runtime.interpreter.profile import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.interpreter.views import Views
@@ -34,7 +34,7 @@ from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handover:
+class OutputDonation:
     """What becomes of each result.
 
     Attributes:
@@ -64,9 +64,9 @@ class Handover:
         return [next(moved) if given else next(rest) for _, given in pairs]
 
 
-def handover(
+def donation(
     outputs: Sequence[Any], given: frozenset[int], recording: Recording, lasting: frozenset[int]
-) -> Handover:
+) -> OutputDonation:
     """What becomes of results.
 
     Args:
@@ -78,7 +78,7 @@ def handover(
     marks = tuple(
         isinstance(held, torch.Tensor) and held.untyped_storage()._cdata in given for held in outputs
     )
-    return Handover(recording if any(marks) else None, marks, lasting)
+    return OutputDonation(recording if any(marks) else None, marks, lasting)
 
 
 def clones(results: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -126,12 +126,12 @@ def last_reads(steps: Steps, regions: Sequence[Region], shapes: frozenset[int]) 
     return found
 
 
-def unlike(step: Step, relied: Specs, frame: Values, names: Sequence[str]) -> tuple[Decline, ...]:
+def check_guards(step: Step, guards: Specs, frame: Values, names: Sequence[str]) -> tuple[Decline, ...]:
     """Compare results of a step with what they were in the warm run.
 
     Args:
         step: The step.
-        relied: Those of its results on which others rely, with their specs in the warm run.
+        guards: Those of its results on which others rely, with their specs in the warm run.
         frame: The values as they are.
         names: Their names.
 
@@ -139,7 +139,7 @@ def unlike(step: Step, relied: Specs, frame: Values, names: Sequence[str]) -> tu
         One row for each that has another dtype, shape or device, or is no tensor.
     """
     rows: tuple[Decline, ...] = ()
-    for value, spec in relied:
+    for value, spec in guards:
         held = frame[value]
         if not (isinstance(held, torch.Tensor) and fits(spec, held)):
             message = f"{names[value]!r} was {described(spec)} in the warm run and is now {described(held)}"
@@ -261,7 +261,7 @@ def _fills(held: torch.Tensor) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class CapturedRegion:
     """A region, ready for replay.
 
     Attributes:
@@ -270,7 +270,7 @@ class Stage:
         recording: Its recording; None for a seam.
         landings: Of a seam: value ids with the tensor that segments read them from. Its other results stay as
             the run made them: only seams and the user read those.
-        relied: Of a seam: for each call those of its results whose shapes segments, or constants of the
+        guards: Of a seam: for each call those of its results whose shapes segments, or constants of the
             capture, rely on, with what they were in the warm run.
         views: Of a seam: the view plan of those calls that make views of what the capture owns.
     """
@@ -279,12 +279,12 @@ class Stage:
     calls: tuple[BoundStep, ...]
     recording: Recording | None
     landings: tuple[tuple[int, torch.Tensor], ...] = ()
-    relied: tuple[Specs, ...] = ()
+    guards: tuple[Specs, ...] = ()
     views: Views | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Captured:
+class CapturedGraph:
     """A captured signature; nothing in it changes but the data of its tensors.
 
     Attributes:
@@ -295,21 +295,21 @@ class Captured:
         stages: The regions in order.
         whole: The recording that is all of the run; None when there are seams.
         results: The outputs where every one of them lies in the frame; None where a run makes some anew.
-        handover: What becomes of the results.
+        donation: What becomes of the results.
         memory: Bytes.
         quarantined: (domain, operator) pairs that run as seams.
         device: Where results belong.
         varies: Whether a step of a replay may draw random numbers; none that a tape holds does.
     """
 
-    warm: Warm
+    warm: Warmup
     frame: Values
     copied: tuple[tuple[str, torch.Tensor], ...]
     passed: tuple[tuple[str, int], ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[CapturedRegion, ...]
     whole: Recording | None
     results: tuple[torch.Tensor, ...] | None
-    handover: Handover
+    donation: OutputDonation
     memory: CaptureMemory
     quarantined: frozenset[tuple[str, str]]
     device: torch.device
@@ -324,11 +324,11 @@ class Captured:
     @property
     def lasting(self) -> frozenset[int]:
         """Identities of the storages in the frame: results in them are copied, or take their bytes along."""
-        return self.handover.lasting
+        return self.donation.lasting
 
     def results_of(self, results: Sequence[Any], fed: Mapping[str, Value]) -> list[Any]:
         """The results of a replay that went well, in memory of their own; once a replay."""
-        return self.handover(results, lambda rest: self.own_results(rest, fed))
+        return self.donation(results, lambda rest: self.own_results(rest, fed))
 
     def own_results(self, results: Sequence[Any], fed: Mapping[str, Value]) -> list[Any]:
         """Results in memory of their own, copied where later runs or anybody else write to theirs."""
@@ -360,14 +360,14 @@ class Declined(Exception):
 
 
 def capture(
-    warm: Warm,
+    warm: Warmup,
     fed: Mapping[str, Value],
     recorder: Recorder,
     arena: Arena,
     quarantined: Collection[tuple[str, str]],
     delivery: Delivery | None = None,
     observer: Observer = OFF,
-) -> tuple[Captured, list[Any]]:
+) -> tuple[CapturedGraph, list[Any]]:
     """Record every segment and run every seam once.
 
     Args:
@@ -387,14 +387,14 @@ def capture(
         Exception: The same, for a reason that nobody foresaw: a step failed, or the recorder did.
     """
     steps = warm.program.steps
-    parts = warm.taint, warm.observation, arena.device, quarantined, warm.minimum, warm.loose
+    parts = warm.static_values, warm.observation, arena.device, quarantined, warm.minimum, warm.unstable
     regions = split(steps, *parts)
     if not any(region.is_segment for region in regions):
         rows = [_row(steps, region) for region in regions]
         nothing = Decline("", "", "", Reason.NOTHING, "no segment is left to record")
         raise Declined(DeclineReport((nothing, *rows)))
     frame = list(steps.template)
-    reads = last_reads(steps, regions, guarded(steps, warm.taint))
+    reads = last_reads(steps, regions, guarded(steps, warm.static_values))
     copied, passed = _static_inputs(warm, fed, frame, reads, delivery)
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
     attempt = _Attempt(warm, frame, recorder, reads, observer)
@@ -431,13 +431,13 @@ class _Attempt:
     """
 
     def __init__(
-        self, warm: Warm, frame: Values, recorder: Recorder, reads: LastReads, observer: Observer
+        self, warm: Warmup, frame: Values, recorder: Recorder, reads: LastReads, observer: Observer
     ) -> None:
         self.warm = warm
         self.frame = frame
         self.recorder = recorder
         self.reads = reads
-        self.stages: list[Stage] = []
+        self.stages: list[CapturedRegion] = []
         self.crossing = 0
         self.raw: set[int] = set()
         self.observer = observer
@@ -467,7 +467,7 @@ class _Attempt:
             if current is None:
                 raise
             raise_failure(current.step, self.warm.program.steps, self.frame, error)
-        self.stages.append(Stage(region, calls, recording))
+        self.stages.append(CapturedRegion(region, calls, recording))
         for call in calls:
             self.compare(call, recorded=True)
             for value in call.step.outputs:
@@ -476,14 +476,14 @@ class _Attempt:
 
     def seam(self, region: Region) -> None:
         calls, number = self.calls(region), len(self.stages)
-        relied: list[Specs] = []
+        guards: list[Specs] = []
         for bound in self.told(calls, region):
             try:
                 bound.call(self.frame)
             except Exception as error:
                 raise_failure(bound.step, self.warm.program.steps, self.frame, error)
             # The shape of what neither a segment nor a constant relies on is nobody's concern.
-            relied.append(self.compare(bound, recorded=False))
+            guards.append(self.compare(bound, recorded=False))
             self.raw.update(
                 value for value in bound.step.outputs if self.reads.recorded.get(value, -1) < number
             )
@@ -496,7 +496,7 @@ class _Attempt:
                 # A seam may hand on memory of somebody else's; what segments read never moves.
                 self.frame[value] = self.frame[value].clone(memory_format=torch.preserve_format)
                 landings.append((value, self.frame[value]))
-        self.stages.append(Stage(region, calls, None, tuple(landings), tuple(relied)))
+        self.stages.append(CapturedRegion(region, calls, None, tuple(landings), tuple(guards)))
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
         return tuple(self.warm.program.calls[position] for position in region.positions)
@@ -508,16 +508,16 @@ class _Attempt:
     def compare(self, bound: BoundStep, *, recorded: bool) -> Specs:
         """The specs that segments and constants rely on must be those of the warm run."""
         number = len(self.stages)
-        relied = tuple(
+        guards = tuple(
             (value, spec)
             for value in bound.step.outputs
             if (spec := self.warm.observation.specs[value]) is not None
             and (recorded or value in self.reads.shapes or self.reads.recorded.get(value, -1) > number)
         )
-        rows = unlike(bound.step, relied, self.frame, self.warm.program.steps.names)
+        rows = check_guards(bound.step, guards, self.frame, self.warm.program.steps.names)
         if rows:
             raise Declined(DeclineReport(rows))
-        return relied
+        return guards
 
     def finish(self, arena: Arena, inputs: Sequence[torch.Tensor], *, give: bool) -> Finished:
         """Let the recordings give up what nobody reads: last, since later regions read while recording."""
@@ -555,13 +555,13 @@ def _captured(
     finished: Finished,
     quarantined: frozenset[tuple[str, str]],
     device: torch.device,
-) -> Captured:
+) -> CapturedGraph:
     warm, frame, stages = attempt.warm, attempt.frame, tuple(attempt.stages)
     outputs = [frame[value] for value in warm.program.steps.outputs]
     fixed = all(_is_tensor(held) and held.device == device for held in outputs)
     recorded = finished.stats
     landed = (tensor for stage in stages for _, tensor in stage.landings)
-    return Captured(
+    return CapturedGraph(
         warm=warm,
         frame=frame,
         copied=copied,
@@ -569,7 +569,7 @@ def _captured(
         stages=stages,
         whole=stages[0].recording if len(stages) == 1 else None,
         results=tuple(outputs) if fixed else None,
-        handover=handover(outputs, finished.given, attempt.recording, frozenset(storage_ids(frame))),
+        donation=donation(outputs, finished.given, attempt.recording, frozenset(storage_ids(frame))),
         memory=CaptureMemory(
             static_inputs=sum(static.nbytes for _, static in copied),
             placed=recorded.inputs,
@@ -591,16 +591,16 @@ def _captured(
 
 
 def _static_inputs(
-    warm: Warm, fed: Mapping[str, Value], frame: Values, reads: LastReads, delivery: Delivery | None
+    warm: Warmup, fed: Mapping[str, Value], frame: Values, reads: LastReads, delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
     """Put every feed that is read in place: tensors that segments read as copies, the rest as it is."""
     steps = warm.program.steps
     in_place = frozenset() if delivery is None else delivery.in_place
-    fixed = {*reads.recorded, *steps.outputs} - warm.taint.growing
+    fixed = {*reads.recorded, *steps.outputs} - warm.static_values.growing
     copied: list[tuple[str, torch.Tensor]] = []
     passed: list[tuple[str, int]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
-        if name not in fed or (place not in reads.anywhere and place not in warm.taint.growing):
+        if name not in fed or (place not in reads.anywhere and place not in warm.static_values.growing):
             continue
         value = fed[name]
         if name in in_place:

@@ -10,7 +10,7 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import Decline
-from torch_ort_session.runtime.captures.capture import Captured, Stage, clones, unlike
+from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion, check_guards, clones
 from torch_ort_session.runtime.interpreter.profile import fed_bytes, region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
 from torch_ort_session.runtime.interpreter.views import Views
@@ -20,7 +20,7 @@ from torch_ort_session.trace.observer import SEGMENT, Facts, Observer
 
 
 def replay(
-    captured: Captured, fed: Mapping[str, Value], delivery: Delivery | None = None
+    captured: CapturedGraph, fed: Mapping[str, Value], delivery: Delivery | None = None
 ) -> tuple[list[Any], tuple[Decline, ...]]:
     """Run a captured signature on new feeds.
 
@@ -43,7 +43,7 @@ def replay(
         captured.whole.replay()
         if delivery is not None:
             return list(captured.results), ()
-        return captured.handover(captured.results, clones), ()
+        return captured.donation(captured.results, clones), ()
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:
@@ -63,7 +63,7 @@ def replay(
     return (captured.own_results if diverged else captured.results_of)(outputs, fed), diverged
 
 
-def _seam(captured: Captured, stage: Stage, frame: Values) -> tuple[Decline, ...]:
+def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Values) -> tuple[Decline, ...]:
     """Run a seam and copy its results to where segments read them.
 
     Returns:
@@ -71,9 +71,9 @@ def _seam(captured: Captured, stage: Stage, frame: Values) -> tuple[Decline, ...
         is done.
     """
     steps = captured.warm.program.steps
-    for position, bound, relied in zip(stage.region.positions, stage.calls, stage.relied, strict=True):
+    for position, bound, guards in zip(stage.region.positions, stage.calls, stage.guards, strict=True):
         _call(captured, bound, frame)
-        rows = unlike(bound.step, relied, frame, steps.names)
+        rows = check_guards(bound.step, guards, frame, steps.names)
         _release(bound, frame)
         if rows:
             return rows + _rest(captured, frame, position)
@@ -82,30 +82,30 @@ def _seam(captured: Captured, stage: Stage, frame: Values) -> tuple[Decline, ...
     return ()
 
 
-def _rest(captured: Captured, frame: Values, diverged: int) -> tuple[Decline, ...]:
+def _rest(captured: CapturedGraph, frame: Values, diverged: int) -> tuple[Decline, ...]:
     """Run all that comes after a step eagerly, with nothing assumed of the shape of its result.
 
     Constants that follow from shapes before it still hold. The others are made again, from what is there now,
     as eager runs would make them.
     """
     warm = captured.warm
-    names, assumed = warm.program.steps.names, warm.taint.assumed
-    relied = {
+    names, assumed = warm.program.steps.names, warm.static_values.assumed
+    guards = {
         position: specs
         for stage in captured.stages
-        for position, specs in zip(stage.region.positions, stage.relied, strict=False)
+        for position, specs in zip(stage.region.positions, stage.guards, strict=False)
     }
     rows: tuple[Decline, ...] = ()
-    for position, bound in enumerate(warm.unassuming[diverged + 1 :], diverged + 1):
-        made = (value for value in bound.step.outputs if value not in warm.taint.data)
+    for position, bound in enumerate(warm.fallback_calls[diverged + 1 :], diverged + 1):
+        made = (value for value in bound.step.outputs if value not in warm.static_values.data)
         if any(assumed.get(value, position) >= diverged for value in made):
             _call(captured, bound, frame)
-            rows += unlike(bound.step, relied.get(position, ()), frame, names)
+            rows += check_guards(bound.step, guards.get(position, ()), frame, names)
         _release(bound, frame)
     return rows
 
 
-def _call(captured: Captured, bound: BoundStep, frame: Values) -> None:
+def _call(captured: CapturedGraph, bound: BoundStep, frame: Values) -> None:
     try:
         bound.call(frame)
     except Exception as error:
@@ -117,7 +117,7 @@ def _release(bound: BoundStep, frame: Values) -> None:
         frame[value] = None
 
 
-def viewed(captured: Captured, counted: dict[str, int], *, verify: bool) -> Captured:
+def viewed(captured: CapturedGraph, counted: dict[str, int], *, verify: bool) -> CapturedGraph:
     """A capture whose seams make no views again of what it owns: its static inputs and its landings.
 
     Args:
@@ -139,25 +139,25 @@ def viewed(captured: Captured, counted: dict[str, int], *, verify: bool) -> Capt
     return replace(captured, stages=tuple(stages))
 
 
-def watch_capture(captured: Captured, fed: Mapping[str, Value], observer: Observer) -> Captured:
+def watch_capture(captured: CapturedGraph, fed: Mapping[str, Value], observer: Observer) -> CapturedGraph:
     """A capture that tells of its regions, for one replay."""
     observer.mark("trace")
     copied = captured.memory.static_inputs
     observer.note(**{"copied bytes": copied, "borrowed bytes": max(0, fed_bytes(fed) - copied)})
     stages = tuple(_stage(stage, number, observer) for number, stage in enumerate(captured.stages))
     whole = None if captured.whole is None else stages[0].recording
-    rest = list(captured.warm.unassuming)
+    rest = list(captured.warm.fallback_calls)
     for number, stage in enumerate(stages if whole is None else ()):
         positions = stage.region.positions
         told = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
         for position, bound in zip(positions, told, strict=True):
             rest[position] = bound
-    warm = replace(captured.warm, unassuming=tuple(rest))
+    warm = replace(captured.warm, fallback_calls=tuple(rest))
     observer.mark("bind")
     return replace(captured, warm=warm, stages=stages, whole=whole)
 
 
-def _stage(stage: Stage, number: int, observer: Observer) -> Stage:
+def _stage(stage: CapturedRegion, number: int, observer: Observer) -> CapturedRegion:
     calls = watch_calls(stage.calls, stage.region, number, observer)
     if stage.recording is None:
         return replace(stage, calls=calls)

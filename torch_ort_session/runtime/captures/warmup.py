@@ -14,7 +14,7 @@ from torch_ort_session.ops import native
 from torch_ort_session.ops.fused import DOMAIN
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import Taint, taint
+from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.specialise import specialise
 from torch_ort_session.plan.lowering.steps import Step, Steps
 from torch_ort_session.plan.partition.fuse import Fusion, fuse
@@ -32,28 +32,28 @@ from torch_ort_session.runtime.recorders.backend import Readiness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Warm:
+class Warmup:
     """What a capture starts from.
 
     Attributes:
         program: The steps, with If folded where its predicate is static, and as constants what is static and
             what is assumed to be.
-        unassuming: The same steps made callable with static values alone as constants.
+        fallback_calls: The same steps made callable with static values alone as constants.
         observation: What the warm run showed.
-        taint: What is static, and what is assumed to be.
+        static_values: What is static, and what is assumed to be.
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds.
-        loose: Nodes that run eagerly because the shape of their results does not settle.
+        unstable: Nodes that run eagerly because the shape of their results does not settle.
         ready: What it ran with; None for steps of a body.
     """
 
     program: Program
-    unassuming: tuple[BoundStep, ...]
+    fallback_calls: tuple[BoundStep, ...]
     observation: Observation
-    taint: Taint
+    static_values: StaticValues
     minimum: int = 1
     keys: tuple[tuple[str, int | bool], ...] = ()
-    loose: frozenset[str] = frozenset()
+    unstable: frozenset[str] = frozenset()
     ready: Readiness | None = None
 
 
@@ -75,8 +75,8 @@ def warm_up(
     keys: tuple[tuple[str, int | bool], ...],
     fed: Mapping[str, Value],
     minimum: int = 1,
-    loose: Collection[str] = (),
-) -> tuple[Warm, list[Any]]:
+    unstable: Collection[str] = (),
+) -> tuple[Warmup, list[Any]]:
     """One eager run that is observed, of the steps with what is static folded.
 
     Args:
@@ -87,7 +87,7 @@ def warm_up(
         keys: Names and values of the key feeds.
         fed: Feeds.
         minimum: Launches from which on a segment is worth recording.
-        loose: Nodes of whose results' shapes nothing is assumed, for they do not settle.
+        unstable: Nodes of whose results' shapes nothing is assumed, for they do not settle.
 
     Returns:
         What a capture starts from, and the results, which may lie in anybody's memory.
@@ -98,22 +98,22 @@ def warm_up(
     names = frozenset(name for name, _ in keys)
     # Key feeds are constants of the plan, and a static value may be a view of one: in memory of its own.
     fed = {name: _copied(value) if name in names else value for name, value in fed.items()}
-    program, found = specialised(graph, build, program, outputs, names, loose, fed)
+    program, found = specialised(graph, build, program, outputs, names, unstable, fed)
     steps, values = program.steps, frame_of(program, fed)
     observation = observe(program, values, kept_constants(steps, found))
     if observation.kinds:
-        found = taint(steps, _static_inputs(steps, names, fed), loose, observation.kinds)
+        found = find_static_values(steps, _static_inputs(steps, names, fed), unstable, observation.kinds)
     places = zip(steps.input_names, steps.inputs, strict=True)
     held = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
     held = {value: kept for value, kept in held.items() if found.constant(value)}
     static = _with_static(steps, {v: kept for v, kept in held.items() if v in found.data}, found)
     assuming = _with_assumed(static, {v: kept for v, kept in held.items() if v in found.assumed})
     observation = replace(observation, static=held)
-    warm = Warm(assuming, static.calls, observation, found, minimum, keys, frozenset(loose))
+    warm = Warmup(assuming, static.calls, observation, found, minimum, keys, frozenset(unstable))
     return warm, [values[i] for i in steps.outputs]
 
 
-def _with_static(steps: Steps, static: Mapping[int, Value], found: Taint) -> Program:
+def _with_static(steps: Steps, static: Mapping[int, Value], found: StaticValues) -> Program:
     """The steps with what is static as constants, so that host inputs are bound once."""
     kept = [
         (name, place)
@@ -155,9 +155,9 @@ def specialised(
     program: Program,
     outputs: tuple[str, ...],
     keys: frozenset[str],
-    loose: Collection[str],
+    unstable: Collection[str],
     fed: Mapping[str, Value],
-) -> tuple[Program, Taint]:
+) -> tuple[Program, StaticValues]:
     """Fold every If whose predicate is static, then the ones that this lays open, and so on.
 
     Args:
@@ -166,7 +166,7 @@ def specialised(
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
         keys: Names of the key feeds.
-        loose: Nodes of whose results' shapes nothing is assumed, for they do not settle.
+        unstable: Nodes of whose results' shapes nothing is assumed, for they do not settle.
         fed: Feeds.
 
     Returns:
@@ -174,7 +174,7 @@ def specialised(
     """
     while True:
         steps = program.steps
-        found = taint(steps, _static_inputs(steps, keys, fed), loose)
+        found = find_static_values(steps, _static_inputs(steps, keys, fed), unstable)
         names = dict.fromkeys(
             step.node.inputs[0]
             for step in steps.items
@@ -202,8 +202,8 @@ def _copied(value: Value) -> Value:
 
 
 def with_fused(
-    warm: Warm, device: torch.device, quarantined: Collection[tuple[str, str]], on: bool = True
-) -> Warm:
+    warm: Warmup, device: torch.device, quarantined: Collection[tuple[str, str]], on: bool = True
+) -> Warmup:
     """Fuse what can be fused.
 
     Args:
@@ -218,8 +218,8 @@ def with_fused(
     """
     if not on or not native.has_kernel("elementwise_chain", device.type):
         return warm
-    parts = warm.program.steps, warm.taint, warm.observation
-    regions = split(*parts, device, quarantined, warm.minimum, warm.loose)
+    parts = warm.program.steps, warm.static_values, warm.observation
+    regions = split(*parts, device, quarantined, warm.minimum, warm.unstable)
     found = fuse(*parts, regions, device, quarantined, warm.minimum)
     if found is None:
         return warm
@@ -235,27 +235,27 @@ def fused_in(error: Exception) -> tuple[str, str] | None:
     return (domain, op) if domain == DOMAIN and op.startswith("Fused(") else None
 
 
-def _bound(warm: Warm, found: Fusion) -> Warm:
+def _bound(warm: Warmup, found: Fusion) -> Warmup:
     steps = replace(warm.program.steps, items=found.items)
     fresh = [step for step, sources in zip(found.items, found.sources, strict=True) if len(sources) > 1]
     bound = iter(bind_steps(replace(steps, items=tuple(fresh))).calls)
     calls: list[BoundStep] = []
-    unassuming: list[BoundStep] = []
+    fallback_calls: list[BoundStep] = []
     for step, sources in zip(found.items, found.sources, strict=True):
         if len(sources) > 1:
             calls.append(next(bound))
-            unassuming.append(_one_by_one([warm.unassuming[place] for place in sources], step))
+            fallback_calls.append(_one_by_one([warm.fallback_calls[place] for place in sources], step))
         else:
             (place,) = sources
             calls.append(BoundStep(warm.program.calls[place].call, step.release, step))
-            unassuming.append(BoundStep(warm.unassuming[place].call, step.release, step))
+            fallback_calls.append(BoundStep(warm.fallback_calls[place].call, step.release, step))
     now = {place: at for at, sources in enumerate(found.sources) for place in sources}
-    assumed = {value: now[place] for value, place in warm.taint.assumed.items()}
+    assumed = {value: now[place] for value, place in warm.static_values.assumed.items()}
     return replace(
         warm,
         program=replace(warm.program, steps=steps, calls=tuple(calls)),
-        unassuming=tuple(unassuming),
-        taint=replace(warm.taint, assumed=assumed),
+        fallback_calls=tuple(fallback_calls),
+        static_values=replace(warm.static_values, assumed=assumed),
     )
 
 

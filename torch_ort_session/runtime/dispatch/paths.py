@@ -12,12 +12,12 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.plan.plan import make_plan
 from torch_ort_session.plan.verify import verify
-from torch_ort_session.runtime.captures.capture import Captured, Declined, capture
+from torch_ort_session.runtime.captures.capture import CapturedGraph, Declined, capture
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.captures.replay import replay, viewed, watch_capture
-from torch_ort_session.runtime.captures.warmup import Warm, frame_of, fused_in, with_fused
-from torch_ort_session.runtime.dispatch.policy import Entry
-from torch_ort_session.runtime.dispatch.state import Before, Machine, before_run, put_back
+from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, fused_in, with_fused
+from torch_ort_session.runtime.dispatch.policy import GraphEntry
+from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
 from torch_ort_session.runtime.interpreter.program import Program, execute
 from torch_ort_session.runtime.recorders.api import Diverged, Recorder
 from torch_ort_session.runtime.validation.validator import counts_routes, met_bad_data
@@ -46,7 +46,7 @@ def given(
 
 
 def delivered(
-    captured: Captured, results: list[Any], fed: Mapping[str, Value], delivery: Delivery | None
+    captured: CapturedGraph, results: list[Any], fed: Mapping[str, Value], delivery: Delivery | None
 ) -> list[Any]:
     """What a capture or a replay gave, as the caller gets it."""
     if delivery is None:
@@ -67,12 +67,12 @@ class Refused(NamedTuple):
 
 
 def record(
-    machine: Machine, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
-) -> tuple[Captured, list[Any]] | Refused:
+    state: EngineState, entry: GraphEntry, fed: Mapping[str, Value], delivery: Delivery | None
+) -> tuple[CapturedGraph, list[Any]] | Refused:
     """Record, quarantining what cannot be recorded, at most once an operator; a refusal has no effects.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         entry: The entry of a signature that is warm.
         fed: Feeds.
         delivery: Where results go that are bound.
@@ -80,20 +80,20 @@ def record(
     Returns:
         The capture and this step's results; or why there is none.
     """
-    policy, warm = machine.policy, entry.warm
+    dispatcher, warm = state.dispatcher, entry.warm
     assert warm is not None
-    state = before_run(machine.device, warm.program.validation)
+    before = before_run(state.device, warm.program.validation)
     report, lasting = DeclineReport(()), False
     # Each fused step may be blamed, and then each of its members.
     for _ in range(2 * len(warm.program.steps.items) + 1):
-        machine.bodies.forget_constants()
-        recorder = machine.recorder()
+        state.bodies.forget_constants()
+        recorder = state.recorder()
         if isinstance(recorder, str):
             report, lasting = DeclineReport.of(Reason.OFF, recorder), True
             break
         blamed = None
         try:
-            captured, results = _attempt(machine, warm, recorder, fed, delivery)
+            captured, results = _attempt(state, warm, recorder, fed, delivery)
         except Declined as declined:
             report, blamed = declined.report, declined.quarantine
             lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
@@ -102,31 +102,31 @@ def record(
             memory = report.rows[0].reason is Reason.MEMORY
             blamed = None if memory else fused_in(error)
         else:
-            captured = viewed(captured, policy.counters, verify=machine.verify)
-            policy.captured(entry, captured)
+            captured = viewed(captured, dispatcher.counters, verify=state.verify)
+            dispatcher.captured(entry, captured)
             return captured, results
-        put_back(machine.device, state)
-        if blamed is None or not policy.quarantine(*blamed):
+        put_back(state.device, before)
+        if blamed is None or not dispatcher.quarantine(*blamed):
             break
     return Refused(report, lasting)
 
 
 def _attempt(
-    machine: Machine, warm: Warm, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
-) -> tuple[Captured, list[Any]]:
-    quarantined = frozenset(machine.policy.quarantined)
-    warm = with_fused(warm, machine.device, quarantined, machine.policy.rules.fuse)
-    if machine.verify:
-        parts = warm.program.steps, warm.taint, warm.observation, machine.device
-        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.loose))
-    return capture(warm, fed, recorder, machine.arena, quarantined, delivery, machine.tracer.observer)
+    state: EngineState, warm: Warmup, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
+) -> tuple[CapturedGraph, list[Any]]:
+    quarantined = frozenset(state.dispatcher.quarantined)
+    warm = with_fused(warm, state.device, quarantined, state.dispatcher.rules.fuse)
+    if state.verify:
+        parts = warm.program.steps, warm.static_values, warm.observation, state.device
+        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.unstable))
+    return capture(warm, fed, recorder, state.arena, quarantined, delivery, state.tracer.observer)
 
 
 def replayed(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
-    entry: Entry,
+    entry: GraphEntry,
     fed: Mapping[str, Value],
     delivery: Delivery | None = None,
     failed: Exception | None = None,
@@ -134,7 +134,7 @@ def replayed(
     """Replay; what comes of it decides what becomes of the capture, and the results are right in any case.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         program: The steps for these outputs, whatever the signature.
         outputs: Names of the outputs.
         entry: The entry of a signature that is captured.
@@ -148,63 +148,63 @@ def replayed(
     Raises:
         KernelError: A kernel failed.
     """
-    policy, captured = machine.policy, entry.captured
+    dispatcher, captured = state.dispatcher, entry.captured
     assert captured is not None
-    probing = machine.verify and not entry.proven and (delivery is not None or captured.differs(fed))
+    probing = state.verify and not entry.proven and (delivery is not None or captured.differs(fed))
     again = probing or captured.varies or counts_routes(program.validation)
-    state = before_run(machine.device, program.validation) if again else None
+    before = before_run(state.device, program.validation) if again else None
     try:
         if failed is not None:
             raise failed
-        observer = machine.tracer.observer
+        observer = state.tracer.observer
         watched = watch_capture(captured, fed, observer) if observer.on else captured
         results, diverged = replay(watched, fed, delivery)
     except SessionError:
         raise
     except Exception as error:
-        policy.retire(entry, breakage(error))
-        if state is not None:
-            put_back(machine.device, state)
+        dispatcher.retire(entry, breakage(error))
+        if before is not None:
+            put_back(state.device, before)
         try:
             results = by_steps(program, fed)
         except SessionError:
-            policy.excuse(entry)
+            dispatcher.excuse(entry)
             raise
         if met_bad_data(program.validation):
-            policy.excuse(entry)
-        return given(results, program.constants, fed, machine.device, delivery)
-    policy.count(counters.REPLAYS)
-    policy.count(counters.COPIED, captured.memory.static_inputs)
+            dispatcher.excuse(entry)
+        return given(results, program.constants, fed, state.device, delivery)
+    dispatcher.count(counters.REPLAYS)
+    dispatcher.count(counters.COPIED, captured.memory.static_inputs)
     if diverged and met_bad_data(program.validation):
         pass  # Nobody gets these results, and on other data the recordings are right.
     elif diverged:
-        policy.retire(entry, DeclineReport(diverged))
-    elif probing and state is not None:
-        eager = _probed(machine, program, outputs, entry, fed, results, state)
+        dispatcher.retire(entry, DeclineReport(diverged))
+    elif probing and before is not None:
+        eager = _probed(state, program, outputs, entry, fed, results, before)
         if eager is not None:
-            return given(eager, program.constants, fed, machine.device, delivery)
+            return given(eager, program.constants, fed, state.device, delivery)
     return delivered(captured, results, fed, delivery)
 
 
 def _probed(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
-    entry: Entry,
+    entry: GraphEntry,
     fed: Mapping[str, Value],
     replayed: list[Any],
-    state: Before,
+    before: Before,
 ) -> list[Any] | None:
     """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
-    policy = machine.policy
-    policy.count(counters.PROBES)
-    put_back(machine.device, state)
+    dispatcher = state.dispatcher
+    dispatcher.count(counters.PROBES)
+    put_back(state.device, before)
 
     def refuse(wrong: str) -> None:
         entry.proven = True
-        policy.count(counters.MISMATCHES)
+        dispatcher.count(counters.MISMATCHES)
         message = f"a replay on other feeds differs from an eager run: {wrong}"
-        policy.refuse(entry, DeclineReport.of(Reason.PROBE, message))
+        dispatcher.refuse(entry, DeclineReport.of(Reason.PROBE, message))
 
     # An interrupt is no answer: the next replay asks again.
     try:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.capture import Captured
-from torch_ort_session.runtime.captures.warmup import Warm
+from torch_ort_session.runtime.captures.capture import CapturedGraph
+from torch_ort_session.runtime.captures.warmup import Warmup
 from torch_ort_session.runtime.recorders.backend import UNKNOWN, Readiness
 from torch_ort_session.runtime.values.shapes import Allowed, Padding
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
@@ -33,7 +33,7 @@ class Decision(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class GraphEntry:
     """What is known of one signature.
 
     Attributes:
@@ -48,8 +48,8 @@ class Entry:
     """
 
     runs: int = 0
-    warm: Warm | None = None
-    captured: Captured | None = None
+    warm: Warmup | None = None
+    captured: CapturedGraph | None = None
     report: DeclineReport | None = None
     latched: bool = False
     captures: list[int] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Learnt:
 
     Attributes:
         quarantined: (domain, operator) pairs of which a recording failed; it only grows.
-        loose: Nodes whose results changed their shape between runs of one signature too often: they, and
+        unstable: Nodes whose results changed their shape between runs of one signature too often: they, and
             what hangs on those shapes, run eagerly. It only grows.
         key_values: Values that key feeds had.
         demoted: Key feeds that had too many.
@@ -114,14 +114,14 @@ class Learnt:
     """
 
     quarantined: set[tuple[str, str]] = field(default_factory=set)
-    loose: set[str] = field(default_factory=set)
+    unstable: set[str] = field(default_factory=set)
     key_values: dict[str, set[int | bool]] = field(default_factory=dict)
     demoted: set[str] = field(default_factory=set)
     proven: set[Sizes] = field(default_factory=set)
     refused: dict[Sizes, DeclineReport] = field(default_factory=dict)
 
 
-class Policy:
+class Dispatcher:
     """Entries by signature, and what was learnt about operators and key feeds.
 
     Attributes:
@@ -136,10 +136,10 @@ class Policy:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.counters = counters.zeros()
-        self.entries: OrderedDict[Signature, Entry] = OrderedDict()
-        self.recent: Entry | None = None
+        self.entries: OrderedDict[Signature, GraphEntry] = OrderedDict()
+        self.recent: GraphEntry | None = None
         self.learnt = Learnt()
-        self.children: weakref.WeakSet[Policy] = weakref.WeakSet()
+        self.children: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
     @property
     def quarantined(self) -> frozenset[tuple[str, str]]:
@@ -152,13 +152,13 @@ class Policy:
         return frozenset(self.learnt.demoted)
 
     @property
-    def loose(self) -> frozenset[str]:
+    def unstable(self) -> frozenset[str]:
         """Nodes that run eagerly because the shape of their results does not settle."""
-        return frozenset(self.learnt.loose)
+        return frozenset(self.learnt.unstable)
 
-    def child(self) -> Policy:
+    def child(self) -> Dispatcher:
         """A policy that counts and learns with this one; its entries are its own, and end with it."""
-        made = Policy(self.rules)
+        made = Dispatcher(self.rules)
         made.counters, made.learnt = self.counters, self.learnt
         self.children.add(made)
         return made
@@ -169,7 +169,7 @@ class Policy:
         fed: Mapping[str, Value],
         keys: frozenset[str],
         bound: tuple[BoundForm, ...] = (),
-    ) -> tuple[Signature, Entry]:
+    ) -> tuple[Signature, GraphEntry]:
         """The entry of a run, made when it is new; the oldest one goes when there are too many."""
         signature = signature_of(outputs, fed, self.active(keys) if keys else (), bound)
         found = self.entries.get(signature)
@@ -182,7 +182,7 @@ class Policy:
             return signature, found
         if self._note_keys(signature.keys):
             return self.entry(outputs, fed, keys, bound)
-        found = self.recent = self.entries[signature] = Entry()
+        found = self.recent = self.entries[signature] = GraphEntry()
         why = "" if self.rules.allowed is None else self.rules.allowed.refusal(fed)
         if why:
             found.latched, found.report = True, DeclineReport.of(Reason.UNLISTED, why)
@@ -190,13 +190,13 @@ class Policy:
         self._forget()
         return signature, found
 
-    def everything(self) -> Iterator[tuple[Signature, Entry]]:
+    def everything(self) -> Iterator[tuple[Signature, GraphEntry]]:
         """Every entry, those of children last; of each policy the most recently used one first."""
         yield from reversed(self.entries.items())
         for child in tuple(self.children):
             yield from child.everything()
 
-    def latest_capture(self) -> tuple[Signature, Entry] | None:
+    def latest_capture(self) -> tuple[Signature, GraphEntry] | None:
         """The capture that was used last; None when there is none."""
         found = ((key, entry) for key, entry in reversed(self.entries.items()) if entry.captured is not None)
         return next(found, None)
@@ -205,7 +205,7 @@ class Policy:
         """Those key feeds that are part of signatures."""
         return sorted(name for name in keys if name not in self.learnt.demoted)
 
-    def decide(self, entry: Entry, *, growing: bool = False, much: bool = True) -> Decision:
+    def decide(self, entry: GraphEntry, *, growing: bool = False, much: bool = True) -> Decision:
         """How the next run of an entry is made.
 
         Args:
@@ -224,7 +224,7 @@ class Policy:
             return Decision.OBSERVE
         return Decision.CAPTURE
 
-    def captured(self, entry: Entry, captured: Captured) -> None:
+    def captured(self, entry: GraphEntry, captured: CapturedGraph) -> None:
         """Install a capture; the least recently used one goes when there are too many."""
         entry.captured = captured
         entry.report = None
@@ -238,7 +238,7 @@ class Policy:
             other.warm = None
             self._latch_when_worn(other, DeclineReport(()))
 
-    def declined(self, entry: Entry, report: DeclineReport, *, lasting: bool) -> None:
+    def declined(self, entry: GraphEntry, report: DeclineReport, *, lasting: bool) -> None:
         """Note a declined capture.
 
         Args:
@@ -261,7 +261,7 @@ class Policy:
                 return
             self._latch(entry, f"{entry.failures} captures broke off; it stays eager")
 
-    def retire(self, entry: Entry, report: DeclineReport) -> None:
+    def retire(self, entry: GraphEntry, report: DeclineReport) -> None:
         """Drop a capture; the signature warms up again, or latches when that has happened too often."""
         self._close(entry)
         entry.warm = None
@@ -269,7 +269,7 @@ class Policy:
         self.count(counters.RETIREMENTS)
         self._latch_when_worn(entry, report)
 
-    def excuse(self, entry: Entry) -> None:
+    def excuse(self, entry: GraphEntry) -> None:
         """The retirement before was due to bad feeds: it does not count for the budget."""
         if entry.captures:
             entry.captures.pop()
@@ -283,7 +283,7 @@ class Policy:
         if entry is not None and entry.captured is None:
             entry.warm = None
 
-    def refuse(self, entry: Entry, report: DeclineReport) -> None:
+    def refuse(self, entry: GraphEntry, report: DeclineReport) -> None:
         """Drop a capture that is wrong: the signature stays eager."""
         self._close(entry)
         self.count(counters.RETIREMENTS)
@@ -322,7 +322,7 @@ class Policy:
         """Add to a counter."""
         self.counters[name] += by
 
-    def _check_ready(self, entry: Entry, captured: Captured) -> None:
+    def _check_ready(self, entry: GraphEntry, captured: CapturedGraph) -> None:
         """Retire a capture that was made with something else than the session runs with."""
         made, now = captured.warm.ready, self.rules.ready
         if made is not now and made is not None and made != now:
@@ -349,7 +349,7 @@ class Policy:
             del self.entries[signature]
             self.count(counters.FORGOTTEN)
 
-    def _latch_when_worn(self, entry: Entry, report: DeclineReport) -> None:
+    def _latch_when_worn(self, entry: GraphEntry, report: DeclineReport) -> None:
         recent = [run for run in entry.captures if run > entry.runs - self.rules.window]
         if len(recent) > self.rules.recaptures:
             if self._loosen(report):
@@ -361,19 +361,19 @@ class Policy:
     def _loosen(self, report: DeclineReport) -> bool:
         """Run the nodes eagerly whose shapes did not settle; False when that would help none."""
         nodes = {row.node for row in report.rows if row.node and row.reason is Reason.DIVERGED}
-        found = nodes - self.learnt.loose
-        self.learnt.loose |= found
+        found = nodes - self.learnt.unstable
+        self.learnt.unstable |= found
         self.count(counters.LOOSENED, len(found))
         return bool(found)
 
-    def _latch(self, entry: Entry, message: str = "") -> None:
+    def _latch(self, entry: GraphEntry, message: str = "") -> None:
         entry.latched = True
         self.count(counters.LATCHES)
         if message:
             rows = () if entry.report is None else entry.report.rows
             entry.report = DeclineReport((*rows, *DeclineReport.of(Reason.LATCHED, message).rows))
 
-    def _close(self, entry: Entry) -> None:
+    def _close(self, entry: GraphEntry) -> None:
         captured, entry.captured = entry.captured, None
         if captured is not None:
             captured.close()

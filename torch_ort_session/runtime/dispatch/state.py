@@ -14,7 +14,7 @@ import torch
 
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ir.graph import Graph
-from torch_ort_session.runtime.dispatch.policy import Policy
+from torch_ort_session.runtime.dispatch.policy import Dispatcher
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.recorders.api import Recorder
 from torch_ort_session.runtime.recorders.arena import Arena
@@ -32,7 +32,7 @@ class Forked(Protocol):
 _FORKED: weakref.WeakSet[Forked] = weakref.WeakSet()
 
 
-def put_right(one: Forked) -> None:
+def reset_after_fork(one: Forked) -> None:
     """Call ``one.after_fork()`` in every child from now on, as long as it lives."""
     _FORKED.add(one)
 
@@ -46,7 +46,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-class Turns:
+class Reentrancy:
     """Runs of one session that are under way; used by whoever holds its lock.
 
     Attributes:
@@ -124,7 +124,7 @@ class Remembered(Protocol):
 class RememberedBodies(Remembered, Protocol):
     """What is kept of control-flow bodies."""
 
-    def serve(self, machine: Machine) -> None:
+    def serve(self, state: EngineState) -> None:
         """Run bodies with this state from now on."""
 
     def forget_constants(self) -> None:
@@ -135,13 +135,13 @@ class RememberedBodies(Remembered, Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Machine:
+class EngineState:
     """What runs need beyond a program.
 
     Attributes:
         graph: The graph that runs.
         build: Makes a program of a graph and output names.
-        policy: Decides.
+        dispatcher: Decides.
         recorder: Makes the recorder of a capture; a text says why there is none.
         arena: Memory that captures share, on the device where they run.
         memo: What is kept of runs whose feeds grow.
@@ -150,12 +150,12 @@ class Machine:
         minimum: Launches from which on a segment is worth recording.
         verify: Whether plans are checked, and the first replay on other feeds is compared with an eager run.
         tracer: Who watches.
-        turns: Whether a run is under way.
+        reentrancy: Whether a run is under way.
     """
 
     graph: Graph
     build: Callable[[Graph, tuple[str, ...]], Program]
-    policy: Policy
+    dispatcher: Dispatcher
     recorder: Callable[[], Recorder | str]
     arena: Arena
     memo: Remembered
@@ -164,7 +164,7 @@ class Machine:
     minimum: int = 1
     verify: bool = False
     tracer: Tracer = field(default_factory=Tracer)
-    turns: Turns = field(default_factory=Turns)
+    reentrancy: Reentrancy = field(default_factory=Reentrancy)
 
     @property
     def device(self) -> torch.device:
@@ -176,26 +176,28 @@ class Machine:
 
     def distrust(self) -> None:
         """Give up what the last run showed: its data was bad."""
-        self.policy.distrust()
+        self.dispatcher.distrust()
         self.memo.distrust()
         self.bodies.distrust()
 
     def validation_scope(self, program: Program) -> AbstractContextManager[ValidationScope | None]:
         """The context that a run of a program is made in: see :func:`.validator.validation_scope`."""
-        return validation_scope(program.validation, self.distrust, nested=self.turns.depth > 1)
+        return validation_scope(program.validation, self.distrust, nested=self.reentrancy.depth > 1)
 
-    def renewed(self) -> Machine:
+    def renewed(self) -> EngineState:
         """The same, as before its first run."""
-        policy = Policy(self.policy.rules)
+        dispatcher = Dispatcher(self.dispatcher.rules)
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
-        fresh = replace(self, policy=policy, arena=arena, bodies=bodies)
-        return replace(fresh, tracer=Tracer(), memo=self.memo.renewed(), turns=Turns(self.turns.abandon))
+        fresh = replace(self, dispatcher=dispatcher, arena=arena, bodies=bodies)
+        return replace(
+            fresh, tracer=Tracer(), memo=self.memo.renewed(), reentrancy=Reentrancy(self.reentrancy.abandon)
+        )
 
-    def for_body(self, policy: Policy, depth: int) -> Machine:
+    def for_body(self, dispatcher: Dispatcher, depth: int) -> EngineState:
         """What records and replays a control-flow body, which is watched and counted as one step.
 
         Args:
-            policy: Of the body.
+            dispatcher: Of the body.
             depth: How many bodies it lies in.
         """
         # What is captured around the body has values in its arena while this runs.
@@ -203,7 +205,7 @@ class Machine:
         for _ in range(depth):
             arena = arena.inner
         memo, bodies = self.memo.renewed(), self.bodies.without_captures()
-        return replace(self, policy=policy, arena=arena, tracer=Tracer(), memo=memo, bodies=bodies)
+        return replace(self, dispatcher=dispatcher, arena=arena, tracer=Tracer(), memo=memo, bodies=bodies)
 
 
 class Before(NamedTuple):

@@ -14,11 +14,11 @@ from torch_ort_session.plan.lowering.inline import inline, static_branches
 from torch_ort_session.plan.lowering.lists import growing_lists
 from torch_ort_session.plan.lowering.steps import BodySteps
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.capture import Captured
+from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.warmup import warm_up
 from torch_ort_session.runtime.dispatch.paths import Refused, record, replayed
-from torch_ort_session.runtime.dispatch.policy import Decision, Entry, Policy
-from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
+from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, reads, steady, varies
 from torch_ort_session.runtime.interpreter.program import Program, Values, bind_steps, check_formals, execute
 from torch_ort_session.runtime.recorders.api import Recording
@@ -38,28 +38,28 @@ _PATIENCE = 32
 _REST = 256
 """... for so many calls: where shapes grow from call to call none comes again."""
 
-Enter = Callable[["Machine", "BodyPlan", Values], Body]
+Enter = Callable[["EngineState", "BodyPlan", Values], Body]
 """Binds a body to the values of a run."""
 
 
 class Door:
     """Leads from the steps of bodies to the session that runs them, and keeps nothing of it alive."""
 
-    __slots__ = ("machine",)
+    __slots__ = ("state",)
 
     def __init__(self) -> None:
-        self.machine: weakref.ref[Machine] | None = None
+        self.state: weakref.ref[EngineState] | None = None
 
     def enter(self, body: BodySteps, program: Program, outer: Values) -> Body | None:
         """What runs the body; None where it runs step by step: see :class:`~.plan.steps.BodyRuns`."""
-        machine = None if self.machine is None else self.machine()
-        if machine is None or torch.is_grad_enabled() or stepwise() or machine.turns.depth > 1:
+        state = None if self.state is None else self.state()
+        if state is None or torch.is_grad_enabled() or stepwise() or state.reentrancy.depth > 1:
             return None
-        bodies = bodies_of(machine)
+        bodies = bodies_of(state)
         if bodies.run is None:
             return None
-        plan = bodies.plan(body, program, machine.device)
-        return None if plan.facts.hopeless and not plan.facts.lasting else bodies.run(machine, plan, outer)
+        plan = bodies.plan(body, program, state.device)
+        return None if plan.facts.hopeless and not plan.facts.lasting else bodies.run(state, plan, outer)
 
 
 class Bodies:
@@ -76,11 +76,11 @@ class Bodies:
         self.door = Door() if door is None else door
         self.plans: weakref.WeakKeyDictionary[BodySteps, BodyPlan] = weakref.WeakKeyDictionary()
 
-    def serve(self, machine: Machine) -> None:
+    def serve(self, state: EngineState) -> None:
         """Run bodies with this machine from now on."""
-        self.door.machine = weakref.ref(machine)
+        self.door.state = weakref.ref(state)
         for plan in self.plans.values():
-            plan.machine = None
+            plan.state = None
 
     def renewed(self) -> Bodies:
         """The same, as before the first run."""
@@ -122,14 +122,14 @@ class Bodies:
     def entries(self) -> Iterator[BodyEntry]:
         """Every entry of every body."""
         for plan in self.plans.values():
-            for entry in () if plan.policy is None else plan.policy.entries.values():
+            for entry in () if plan.dispatcher is None else plan.dispatcher.entries.values():
                 if isinstance(entry, BodyEntry):
                     yield entry
 
 
-def bodies_of(machine: Machine) -> Bodies:
+def bodies_of(state: EngineState) -> Bodies:
     """What a session keeps of its control-flow bodies."""
-    return cast(Bodies, machine.bodies)
+    return cast(Bodies, state.bodies)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,43 +197,43 @@ class BodyPlan:
     Attributes:
         facts: What was known of it before the first call.
         kept: Its results, where they are the same in every call, once they were computed.
-        policy: Entries by signature; None before the first.
-        machine: What records and replays it; None until that is needed.
+        dispatcher: Entries by signature; None before the first.
+        state: What records and replays it; None until that is needed.
     """
 
     def __init__(self, facts: BodyFacts) -> None:
         self.facts = facts
         self.kept: tuple[Value, ...] | None = None
-        self.policy: BodyPolicy | None = None
-        self.machine: Machine | None = None
+        self.dispatcher: BodyDispatcher | None = None
+        self.state: EngineState | None = None
 
     def told(self) -> dict[str, Any]:
         """What became of it so far: see :data:`~torch_ort_session.explain.explain.Told`."""
         note = f"not recorded: {self.facts.hopeless}" if self.facts.hopeless else ""
         if self.facts.lasting:
             note = "computed once: it reads nothing" if self.kept is not None else note
-        elif self.policy is not None and self.policy.resting:
+        elif self.dispatcher is not None and self.dispatcher.resting:
             note = "not recorded: no signature comes again"
-        known = () if self.policy is None else reversed(self.policy.entries.items())
+        known = () if self.dispatcher is None else reversed(self.dispatcher.entries.items())
         return {"note": note, "signatures": [_told(signature, entry) for signature, entry in known]}
 
-    def served(self, machine: Machine) -> tuple[BodyPolicy, Machine]:
+    def served(self, state: EngineState) -> tuple[BodyDispatcher, EngineState]:
         """Its policy, which learns with the session's, and a machine that goes by it."""
-        if self.policy is None:
-            self.policy = BodyPolicy(machine.policy)
-        if self.machine is None:
-            self.machine = machine.for_body(self.policy, self.facts.depth)
-        return self.policy, self.machine
+        if self.dispatcher is None:
+            self.dispatcher = BodyDispatcher(state.dispatcher)
+        if self.state is None:
+            self.state = state.for_body(self.dispatcher, self.facts.depth)
+        return self.dispatcher, self.state
 
     def release(self) -> None:
         """Drop every capture and everything learnt by signature."""
         self.kept = None
-        if self.policy is not None:
-            self.policy.release()
+        if self.dispatcher is not None:
+            self.dispatcher.release()
 
 
 @dataclass(slots=True, eq=False)
-class BodyEntry(Entry):
+class BodyEntry(GraphEntry):
     """What is known of one signature of a body.
 
     Attributes:
@@ -290,7 +290,7 @@ class Ready:
         return sum(place.nbytes for place in self.places if place is not None)
 
 
-class BodyPolicy(Policy):
+class BodyDispatcher(Dispatcher):
     """The policy of one body: it learns and counts with the session's, under names of its own.
 
     Attributes:
@@ -302,12 +302,12 @@ class BodyPolicy(Policy):
         oldest: Runs of that one when it was last looked at.
     """
 
-    def __init__(self, session: Policy) -> None:
+    def __init__(self, session: Dispatcher) -> None:
         super().__init__(replace(session.rules, plans=_PLANS, allowed=None, padding=None))
         self.counters, self.learnt = session.counters, session.learnt
         self.last: BodyEntry | None = None
         self.new = self.resting = self.denied = 0
-        self.oldest: tuple[Entry, int] | None = None
+        self.oldest: tuple[GraphEntry, int] | None = None
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter: what bodies have in common with runs is counted apart."""
@@ -334,7 +334,7 @@ class BodyPolicy(Policy):
         self._forget()
         return made
 
-    def _close(self, entry: Entry) -> None:
+    def _close(self, entry: GraphEntry) -> None:
         super()._close(entry)
         if isinstance(entry, BodyEntry):
             entry.ready = None
@@ -360,14 +360,14 @@ class BodyPolicy(Policy):
         self.new = self.resting = self.denied = 0
 
 
-def _told(signature: Signature, entry: Entry) -> dict[str, Any]:
+def _told(signature: Signature, entry: GraphEntry) -> dict[str, Any]:
     feeds, _, _ = str(signature).rpartition(" -> ")
     rows = () if entry.captured is not None or entry.report is None else entry.report.rows
     why = "; ".join(f"{row.node + ': ' if row.node else ''}{row.reason.value}: {row.message}" for row in rows)
     return {"signature": feeds, "state": entry.state, "calls": entry.runs, "why": why}
 
 
-def ready_for(facts: BodyFacts, captured: Captured, places: tuple[torch.Tensor | None, ...]) -> Ready:
+def ready_for(facts: BodyFacts, captured: CapturedGraph, places: tuple[torch.Tensor | None, ...]) -> Ready:
     """A capture, ready for calls.
 
     Args:
@@ -414,7 +414,7 @@ class Nested:
     """A body bound to the values of a run; see :class:`~torch_ort_session.ops.kernel.Body`.
 
     Attributes:
-        machine: What runs of the session need.
+        state: What runs of the session need.
         plan: What is kept of the body.
         facts: What is known of it beforehand.
         outer: The enclosing values that it reads.
@@ -423,10 +423,10 @@ class Nested:
         same: What was last copied, by input, of what may come again.
     """
 
-    __slots__ = ("facts", "filled", "lent", "machine", "outer", "plan", "same")
+    __slots__ = ("facts", "filled", "lent", "outer", "plan", "same", "state")
 
-    def __init__(self, machine: Machine, plan: BodyPlan, outer: Values) -> None:
-        self.machine = machine
+    def __init__(self, state: EngineState, plan: BodyPlan, outer: Values) -> None:
+        self.state = state
         self.plan = plan
         self.facts = plan.facts
         self.outer = [outer[place] for place in plan.facts.outside]
@@ -440,7 +440,7 @@ class Nested:
         check_formals(facts.formals, inputs)
         if facts.lasting:
             return self._lasting()
-        observer = self.machine.tracer.observer
+        observer = self.state.tracer.observer
         if observer.on:
             with observer.span(OP, "body", {"body": facts.name}):
                 return self._soonest(inputs, lend)
@@ -448,10 +448,10 @@ class Nested:
 
     def _soonest(self, inputs: tuple[Value, ...], lend: int) -> tuple[Value, ...]:
         """A call like the one before is replayed at once."""
-        machine, policy = self.machine, self.plan.policy
-        entry = None if policy is None else policy.last
+        state, dispatcher = self.state, self.plan.dispatcher
+        entry = None if dispatcher is None else dispatcher.last
         ready = None if entry is None else entry.ready
-        if entry is None or ready is None or ready.recording is None or (machine.verify and not entry.proven):
+        if entry is None or ready is None or ready.recording is None or (state.verify and not entry.proven):
             return self._call((*inputs, *self.outer))
         filled = self.filled is ready
         given = inputs if filled else (*inputs, *self.outer)
@@ -479,7 +479,7 @@ class Nested:
         except Exception as error:
             return self._replay(entry, ready, (*inputs, *self.outer), error)
         entry.runs += 1
-        machine.policy.counters[counters.BODY_REPLAYS] += 1
+        state.dispatcher.counters[counters.BODY_REPLAYS] += 1
         return tuple([self._result(made, inputs, n < lend) for n, made in enumerate(ready.results)])
 
     def _result(self, made: Made, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
@@ -512,19 +512,19 @@ class Nested:
 
     def _call(self, given: Sequence[Value]) -> tuple[Value, ...]:
         """A call whose signature is to be looked for."""
-        policy, machine = self.plan.served(self.machine)
-        entry = policy.of_call(self.facts.program.steps.input_names, self._told_apart(given))
+        dispatcher, state = self.plan.served(self.state)
+        entry = dispatcher.of_call(self.facts.program.steps.input_names, self._told_apart(given))
         if entry is None:
             return self._by_steps(given)
-        decision = policy.decide(entry)
+        decision = dispatcher.decide(entry)
         if decision is Decision.REPLAY and entry.ready is not None:
             return self._replay(entry, entry.ready, given)
         entry.runs += 1
-        if decision is Decision.EAGER or not policy.has_room():
+        if decision is Decision.EAGER or not dispatcher.has_room():
             return self._by_steps(given)
         if decision is Decision.OBSERVE:
-            return self._observe(policy, machine, entry, given)
-        return self._record(policy, machine, entry, given)
+            return self._observe(dispatcher, state, entry, given)
+        return self._record(dispatcher, state, entry, given)
 
     def _told_apart(self, given: Sequence[Value]) -> Sequence[Value]:
         """What a signature is made of: nothing is recorded of how long a list is that only grows."""
@@ -542,33 +542,33 @@ class Nested:
         return self.keep(tuple([values[output] for output in steps.outputs]))
 
     def _observe(
-        self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
+        self, dispatcher: BodyDispatcher, state: EngineState, entry: BodyEntry, given: Sequence[Value]
     ) -> tuple[Value, ...]:
         facts, program = self.facts, entry.program or self.facts.program
-        policy.count(counters.OBSERVED)
+        dispatcher.count(counters.OBSERVED)
         fed = dict(zip(facts.program.steps.input_names, given, strict=True))
-        parts = None, machine.build, program, facts.results, (), fed
-        warm, results = warm_up(*parts, machine.minimum, policy.loose)
+        parts = None, state.build, program, facts.results, (), fed
+        warm, results = warm_up(*parts, state.minimum, dispatcher.unstable)
         # What is static under the signature is a constant of the plan from now on.
         fixed = storage_ids(warm.observation.static.values())
         if met_bad_data(facts.program.validation):
             # Constants would stay as this data made them, and no replay would look at it again.
             return tuple(apart(results, self.lent | fixed))
-        known = {v: held for v, held in warm.observation.static.items() if v in warm.taint.data}
+        known = {v: held for v, held in warm.observation.static.items() if v in warm.static_values.data}
         branches = static_branches(program.steps, known)
         if branches:
             # What lies in them is observed in the next call.
             entry.program = bind_steps(inline(program.steps, branches))
             return tuple(apart(results, self.lent | fixed))
-        why = not_worth(warm, facts.formals, machine.device, policy.quarantined)
+        why = not_worth(warm, facts.formals, state.device, dispatcher.quarantined)
         if why:
-            policy.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
+            dispatcher.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
         else:
             entry.warm = warm
         return tuple(apart(results, self.lent | fixed))
 
     def _record(
-        self, policy: BodyPolicy, machine: Machine, entry: BodyEntry, given: Sequence[Value]
+        self, dispatcher: BodyDispatcher, state: EngineState, entry: BodyEntry, given: Sequence[Value]
     ) -> tuple[Value, ...]:
         facts = self.facts
         places: Places = tuple(
@@ -580,12 +580,12 @@ class Nested:
             ]
         )
         fed, delivery = _deliveries(facts, places, given)
-        found = record(machine, entry, fed, delivery)
+        found = record(state, entry, fed, delivery)
         if isinstance(found, Refused):
             # Where this call's data is at fault the steps say so, and nothing was declined.
             results = self._by_steps(given)
             if not met_bad_data(facts.program.validation):
-                policy.declined(entry, found.report, lasting=found.lasting)
+                dispatcher.declined(entry, found.report, lasting=found.lasting)
             return results
         captured, made = found
         ready = entry.ready = ready_for(facts, captured, places)
@@ -604,7 +604,7 @@ class Nested:
         self, entry: BodyEntry, ready: Ready, given: Sequence[Value], failed: Exception | None = None
     ) -> tuple[Value, ...]:
         """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
-        facts, (_, machine) = self.facts, self.plan.served(self.machine)
+        facts, (_, state) = self.facts, self.plan.served(self.state)
         self._switch(ready)
         if failed is None:
             for place, value in zip(ready.places, given, strict=True):
@@ -612,7 +612,7 @@ class Nested:
                     place.copy_(value)  # type: ignore[arg-type]
         fed, delivery = _deliveries(facts, ready.places, given)
         entry.runs += 1
-        results = replayed(machine, facts.program, facts.results, entry, fed, delivery, failed)
+        results = replayed(state, facts.program, facts.results, entry, fed, delivery, failed)
         return tuple(apart(results, ready.written))
 
 
@@ -631,12 +631,12 @@ def _deliveries(
     return fed, Delivery((), in_place, lambda results, _: list(results))
 
 
-def enter(machine: Machine, plan: BodyPlan, outer: Values) -> Nested:
+def enter(state: EngineState, plan: BodyPlan, outer: Values) -> Nested:
     """Bind a body to the values of a run.
 
     Args:
-        machine: What runs of the session need.
+        state: What runs of the session need.
         plan: What is kept of the body.
         outer: The enclosing values; they stay as they are while the body is called.
     """
-    return Nested(machine, plan, outer)
+    return Nested(state, plan, outer)

@@ -18,7 +18,7 @@ import torch
 
 from torch_ort_session.plan.lowering.steps import NOTHING, Steps
 from torch_ort_session.plan.partition.segments import count_launches, split
-from torch_ort_session.runtime.captures.warmup import Warm
+from torch_ort_session.runtime.captures.warmup import Warmup
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def hopeless(steps: Steps, formals: int, device: torch.device) -> str:
 
 
 def not_worth(
-    warm: Warm, formals: int, device: torch.device, quarantined: Collection[tuple[str, str]] = ()
+    warm: Warmup, formals: int, device: torch.device, quarantined: Collection[tuple[str, str]] = ()
 ) -> str:
     """Why a signature of a body is not worth a recording; empty when it is.
 
@@ -85,7 +85,9 @@ def not_worth(
         quarantined: (domain, operator) pairs that run as seams.
     """
     steps, specs, costs = warm.program.steps, warm.observation.specs, costs_on(device)
-    regions = split(steps, warm.taint, warm.observation, device, quarantined, warm.minimum, warm.loose)
+    regions = split(
+        steps, warm.static_values, warm.observation, device, quarantined, warm.minimum, warm.unstable
+    )
     recorded = [position for region in regions if region.is_segment for position in region.positions]
     launches = count_launches(recorded, steps, warm.observation)
     saved = launches * costs.step

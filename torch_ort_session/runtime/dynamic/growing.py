@@ -13,17 +13,17 @@ import torch
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.analysis.growth import FARTHEST, find_growth, growing_values
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import Taint, taint
+from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.steps import NOTHING
 from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.plan.partition.segments import split
-from torch_ort_session.runtime.captures.capture import Captured
+from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.captures.replay import watch_capture
-from torch_ort_session.runtime.captures.warmup import Warm, frame_of, specialised
+from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, specialised
 from torch_ort_session.runtime.dispatch.paths import Refused, breakage, by_steps, record
-from torch_ort_session.runtime.dispatch.policy import Decision, Entry
-from torch_ort_session.runtime.dispatch.state import Machine, before_run, put_back
+from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
+from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
 from torch_ort_session.runtime.dynamic.residual import BY, Otherwise, Shortened, shortened
 from torch_ort_session.runtime.dynamic.shape_family import Form, Grown, described, grown_since, pace_of
 from torch_ort_session.runtime.dynamic.symbolic_tape import Weave
@@ -71,7 +71,7 @@ class Kept:
     first: Seen | None = None
     second: Seen | None = None
     short: Shortened | None = None
-    entry: Entry | None = None
+    entry: GraphEntry | None = None
     wild: set[int] = field(default_factory=set)
     again: int = 0
     weave: Weave | None = None
@@ -159,7 +159,7 @@ class Memo:
             self._bound.views.drop()
         self._bound = None
 
-    def captures(self) -> Iterator[Captured]:
+    def captures(self) -> Iterator[CapturedGraph]:
         """Captures that are kept, those of bindings too."""
         for kept in self._kept.values():
             if kept.entry is not None and kept.entry.captured is not None:
@@ -257,18 +257,18 @@ class Memo:
     def __str__(self) -> str:
         lines = []
         for form, kept in reversed(self._kept.items()):
-            state = "latched to eager" if kept.latched else "primed"
+            before = "latched to eager" if kept.latched else "primed"
             if kept.short is not None:
                 short = kept.short
-                state = f"{short.dropped} of {short.total} steps are known beforehand"
-                state += f", {len(short.views)} of them views of what stays the same" if short.views else ""
-            lines.append("\n  ".join((f"growing {described(form)}", state, *_recordings(kept))))
+                before = f"{short.dropped} of {short.total} steps are known beforehand"
+                before += f", {len(short.views)} of them views of what stays the same" if short.views else ""
+            lines.append("\n  ".join((f"growing {described(form)}", before, *_recordings(kept))))
         return "\n\n".join([*lines, *filter(None, map(str, tuple(self._children)))])
 
 
-def memo_of(machine: Machine) -> Memo:
+def memo_of(state: EngineState) -> Memo:
     """What a session keeps of runs whose feeds grow."""
-    return cast(Memo, machine.memo)
+    return cast(Memo, state.memo)
 
 
 def _recordings(kept: Kept) -> Iterator[str]:
@@ -330,26 +330,26 @@ _LARGEST = 1 << 16
 """Elements of a value that is kept; a larger one is rather computed again."""
 
 
-def following(machine: Machine, signature: Signature, *, new: bool) -> Grown | None:
+def following(state: EngineState, signature: Signature, *, new: bool) -> Grown | None:
     """Note the signature of a run; says what grew when feeds grow and the memo may know something.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         signature: Of a run that is not captured.
         new: Whether it came for the first time.
 
     Returns:
         What grew; None where the run is to be made as any other.
     """
-    grown = memo_of(machine).follow(signature, new=new)
-    if grown is None or not memo_of(machine).latched(grown.form):
+    grown = memo_of(state).follow(signature, new=new)
+    if grown is None or not memo_of(state).latched(grown.form):
         return grown
-    machine.policy.count(counters.INELIGIBLE)
+    state.dispatcher.count(counters.INELIGIBLE)
     return None
 
 
 def ongoing(
-    machine: Machine,
+    state: EngineState,
     outputs: tuple[str, ...],
     keys: frozenset[str],
     fed: Mapping[str, Value],
@@ -358,7 +358,7 @@ def ongoing(
     """What grew in a run that goes on as those before did, told without a signature.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         outputs: Requested output names.
         keys: Names of feeds whose value may be part of the signature.
         fed: Feeds.
@@ -367,17 +367,17 @@ def ongoing(
     Returns:
         What grew; None for any other run, and for one that is captured whole.
     """
-    grown, policy = memo_of(machine).ongoing(outputs, fed), machine.policy
-    if grown is None or all(entry.captured is None for entry in policy.entries.values()):
+    grown, dispatcher = memo_of(state).ongoing(outputs, fed), state.dispatcher
+    if grown is None or all(entry.captured is None for entry in dispatcher.entries.values()):
         return grown
-    entry = policy.entries.get(signature_of(outputs, fed, policy.active(keys), bound))
+    entry = dispatcher.entries.get(signature_of(outputs, fed, dispatcher.active(keys), bound))
     return grown if entry is None or entry.captured is None else None
 
 
 class _Run(NamedTuple):
     """A run whose feeds grew, and what is kept for such runs."""
 
-    machine: Machine
+    state: EngineState
     program: Program
     outputs: Sequence[str]
     grown: Grown
@@ -398,12 +398,12 @@ class _Made(NamedTuple):
 
     results: list[Any]
     lasting: frozenset[int]
-    captured: Captured | None = None
+    captured: CapturedGraph | None = None
     replayed: bool = False
 
 
 def run_growing(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: Sequence[str],
     grown: Grown,
@@ -414,7 +414,7 @@ def run_growing(
     """One run whose feeds grew as they did before.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
         grown: What grew.
@@ -431,14 +431,14 @@ def run_growing(
     names = frozenset(name for name, _ in grown.form[2])
 
     def fold(full: Program) -> Program:
-        return specialised(machine.graph, machine.build, full, tuple(outputs), names, (), fed)[0]
+        return specialised(state.graph, state.build, full, tuple(outputs), names, (), fed)[0]
 
-    kept = memo_of(machine).kept(grown.form, program, fold)
+    kept = memo_of(state).kept(grown.form, program, fold)
     if kept.folded is not None:
-        observer = machine.tracer.observer
-        program = watch_program(kept.folded, fed, machine.tracer) if observer.on else kept.folded
-    memo_of(machine).noted = None
-    made = _make(_Run(machine, program, outputs, grown, fed, kept, recording))
+        observer = state.tracer.observer
+        program = watch_program(kept.folded, fed, state.tracer) if observer.on else kept.folded
+    memo_of(state).noted = None
+    made = _make(_Run(state, program, outputs, grown, fed, kept, recording))
 
     if delivery is None and made.replayed:
         assert made.captured is not None
@@ -447,33 +447,33 @@ def run_growing(
     def owned(results: Sequence[Any]) -> list[Any]:
         if made.captured is not None:
             return made.captured.own_results(results, fed)
-        return own(results, made.lasting, fed.values(), machine.device)
+        return own(results, made.lasting, fed.values(), state.device)
 
     return owned(made.results) if delivery is None else delivery.deliver(made.results, owned)
 
 
 def _make(run: _Run) -> _Made:
-    policy, kept = run.machine.policy, run.kept
+    dispatcher, kept = run.state.dispatcher, run.kept
     if kept.latched:
-        policy.count(counters.INELIGIBLE)
+        dispatcher.count(counters.INELIGIBLE)
         return _Made(by_steps(run.program, run.fed), run.program.constants)
     by, short = _distance(run.grown, kept), kept.short
     if short is None or by is None:
-        memo_of(run.machine).noted = run.grown.form
+        memo_of(run.state).noted = run.grown.form
         made = _prime(run)
         primed = counters.PRIMED if short is None else counters.REBUILT
-        policy.count(counters.INELIGIBLE if kept.latched else primed)
+        dispatcher.count(counters.INELIGIBLE if kept.latched else primed)
         return made
-    if run.machine.tracer.observer.on:
-        run.machine.tracer.observer.note(decision=Decision.GROW.value)
+    if run.state.tracer.observer.on:
+        run.state.tracer.observer.note(decision=Decision.GROW.value)
     entry = kept.entry = kept.entry or _entry(run, short)
     entry.runs += 1
-    twice = short.random or run.machine.verify or counts_routes(run.program.validation)
-    state = before_run(run.machine.device, run.program.validation) if twice else None
+    twice = short.random or run.state.verify or counts_routes(run.program.validation)
+    before = before_run(run.state.device, run.program.validation) if twice else None
 
     def again() -> _Made:
-        if state is not None:
-            put_back(run.machine.device, state)
+        if before is not None:
+            put_back(run.state.device, before)
         return _Made(by_steps(run.program, run.fed), run.program.constants)
 
     woven = kept.weave is not None and kept.weave.woven
@@ -486,40 +486,40 @@ def _make(run: _Run) -> _Made:
         made = again()
         if entry.captured is None:
             kept.latch()
-            policy.count(counters.INELIGIBLE)
+            dispatcher.count(counters.INELIGIBLE)
         else:
-            policy.retire(entry, breakage(error))
-            policy.count(counters.REBUILT)
+            dispatcher.retire(entry, breakage(error))
+            dispatcher.count(counters.REBUILT)
         return made
-    policy.count(counters.GROWN)
-    policy.count(counters.SKIPPED, short.dropped)
-    policy.count(counters.VIEWS, len(short.views))
-    if run.machine.verify:
+    dispatcher.count(counters.GROWN)
+    dispatcher.count(counters.SKIPPED, short.dropped)
+    dispatcher.count(counters.VIEWS, len(short.views))
+    if run.state.verify:
         return _verified(run, made, again)
     return _proven(run, made, again) if woven and kept.weave is not None else made
 
 
-def _shortened(run: _Run, short: Shortened, entry: Entry, by: int) -> _Made:
+def _shortened(run: _Run, short: Shortened, entry: GraphEntry, by: int) -> _Made:
     """A run of what is not known beforehand: replayed, else recorded, else step by step."""
-    machine, given, constants = run.machine, short.fed(run.fed, by), short.program.constants
-    observer = machine.tracer.observer
+    state, given, constants = run.state, short.fed(run.fed, by), short.program.constants
+    observer = state.tracer.observer
     if entry.captured is None and run.recording and not entry.latched:
-        memo_of(machine).noted = run.grown.form
+        memo_of(state).noted = run.grown.form
         entry.warm = entry.warm or _warm(run, short)
-        found = record(machine, entry, given, None)
+        found = record(state, entry, given, None)
         if not isinstance(found, Refused):
             run.kept.weave = _weave(run, found[0])
             return _Made(found[1], constants, found[0])
         for node in (row.node for row in found.report.rows if row.node and row.reason is Reason.DIVERGED):
             raise Otherwise(_first_result(short, node))
-        machine.policy.declined(entry, found.report, lasting=found.lasting)
+        state.dispatcher.declined(entry, found.report, lasting=found.lasting)
     captured = entry.captured
     if captured is None:
-        program = watch_program(short.program, given, machine.tracer) if observer.on else short.program
+        program = watch_program(short.program, given, state.tracer) if observer.on else short.program
         return _Made(by_steps(program, given), constants)
     watched = watch_capture(captured, given, observer) if observer.on else captured
     results = _replayed(watched, given, None if observer.on else run.kept.weave)
-    machine.policy.count(counters.COPIED, captured.memory.static_inputs)
+    state.dispatcher.count(counters.COPIED, captured.memory.static_inputs)
     return _Made(results, constants, captured, replayed=True)
 
 
@@ -529,7 +529,7 @@ def _first_result(short: Shortened, node: str) -> int:
     return next(value for value in step.outputs if value != NOTHING)
 
 
-def _replayed(captured: Captured, given: Mapping[str, Any], weave: Weave | None) -> list[Any]:
+def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: Weave | None) -> list[Any]:
     """Replay what does not grow, and run the steps between, whose failures are the caller's to explain.
 
     Raises:
@@ -565,7 +565,7 @@ def _replayed(captured: Captured, given: Mapping[str, Any], weave: Weave | None)
     return [frame[value] for value in captured.warm.program.steps.outputs]
 
 
-def _weave(run: _Run, captured: Captured) -> Weave:
+def _weave(run: _Run, captured: CapturedGraph) -> Weave:
     """What makes strips of a capture's seams once two runs were watched."""
     first, second = run.kept.first, run.kept.second
     assert first is not None and second is not None
@@ -573,67 +573,67 @@ def _weave(run: _Run, captured: Captured) -> Weave:
     known = ((0, first.observation.specs), (by, second.observation.specs))
     assert run.kept.short is not None
     told = [name for _, names, _ in run.kept.short.even for name in names]
-    return Weave(captured, known, strips_for(run.machine.device), told)
+    return Weave(captured, known, strips_for(run.state.device), told)
 
 
-def _entry(run: _Run, short: Shortened) -> Entry:
+def _entry(run: _Run, short: Shortened) -> GraphEntry:
     """What is known of captures before the first: whether there is anything to record."""
-    warm, machine = _warm(run, short), run.machine
-    parts = warm.program.steps, warm.taint, warm.observation, machine.device
-    regions = split(*parts, machine.policy.quarantined, machine.minimum)
+    warm, state = _warm(run, short), run.state
+    parts = warm.program.steps, warm.static_values, warm.observation, state.device
+    regions = split(*parts, state.dispatcher.quarantined, state.minimum)
     some = any(region.is_segment for region in regions)
-    return Entry(warm=warm, latched=not some or isinstance(machine.recorder(), str))
+    return GraphEntry(warm=warm, latched=not some or isinstance(state.recorder(), str))
 
 
-def _warm(run: _Run, short: Shortened) -> Warm:
+def _warm(run: _Run, short: Shortened) -> Warmup:
     """What a capture of all that does not grow starts from."""
     assert run.kept.second is not None
     seen, program = run.kept.second.observation, short.program
     steps = program.steps
     fixed = {value for value, held in enumerate(steps.template) if held is not None}.difference(steps.inputs)
     still = frozenset(range(len(steps.template))) - short.growing
-    found = Taint(frozenset(fixed | {NOTHING}), still, growing=short.growing)
+    found = StaticValues(frozenset(fixed | {NOTHING}), still, growing=short.growing)
     observation = replace(seen, specs=(*seen.specs, None), static={})
-    return Warm(program, program.calls, observation, found, run.machine.minimum)
+    return Warmup(program, program.calls, observation, found, run.state.minimum)
 
 
 def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
     """The run as if nothing were known, and from now on without what was assumed of a value."""
     made = again()
-    kept, policy = run.kept, run.machine.policy
+    kept, dispatcher = run.kept, run.state.dispatcher
     if kept.recorded:
-        policy.count(counters.RETIREMENTS)
+        dispatcher.count(counters.RETIREMENTS)
     kept.wild.add(value)
     _shorten(run)
-    policy.count(counters.REBUILT)
+    dispatcher.count(counters.REBUILT)
     return made
 
 
 def _proven(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
     """Compare the first run of strips with a full one; where they differ there are none from now on."""
-    weave, policy = run.kept.weave, run.machine.policy
+    weave, dispatcher = run.kept.weave, run.state.dispatcher
     assert weave is not None and made.captured is not None
-    policy.count(counters.PROBES)
+    dispatcher.count(counters.PROBES)
     eager = again()
     if not difference(tuple(run.outputs), made.results, eager.results):
         weave.proven = True
         return made
-    policy.count(counters.MISMATCHES)
+    dispatcher.count(counters.MISMATCHES)
     weave.unravel(made.captured)
     return eager
 
 
 def _verified(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
     """Compare with a full run, and kept views with ones made again; what differs is not done again."""
-    policy, kept = run.machine.policy, run.kept
-    policy.count(counters.PROBES)
+    dispatcher, kept = run.state.dispatcher, run.kept
+    dispatcher.count(counters.PROBES)
     eager = again()
     wrong = difference(tuple(run.outputs), made.results, eager.results)
     if not wrong and kept.short is not None:
         wrong = view_difference(run.program, kept.short.views)
     if not wrong:
         return made
-    policy.count(counters.MISMATCHES)
+    dispatcher.count(counters.MISMATCHES)
     kept.latch()
     return eager
 
@@ -678,7 +678,7 @@ def _observed(program: Program, fed: Mapping[str, Value]) -> tuple[list[Any], Ob
     """An eager run, with the values noted that follow from the dims of the feeds."""
     steps = program.steps
     values = frame_of(program, fed)
-    wanted = frozenset(v for v in taint(steps).data if steps.template[v] is None) - {NOTHING}
+    wanted = frozenset(v for v in find_static_values(steps).data if steps.template[v] is None) - {NOTHING}
     observation = observe(program, values, wanted)
     static = {
         value: held

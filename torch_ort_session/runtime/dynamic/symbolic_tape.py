@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_ort_session.plan.analysis.growth import FARTHEST
 from torch_ort_session.plan.analysis.specs import Spec
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
-from torch_ort_session.runtime.captures.capture import Captured, Stage
+from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
 from torch_ort_session.runtime.dynamic.residual import Otherwise
 from torch_ort_session.runtime.interpreter.program import BoundStep, Values
 from torch_ort_session.runtime.recorders.tape.aten import facts_of
@@ -192,7 +192,7 @@ class Weave:
 
     def __init__(
         self,
-        captured: Captured,
+        captured: CapturedGraph,
         known: Sequence[tuple[int, Sequence[Spec | None]]],
         make: Callable[[int], NativeStrip] | None,
         told: Collection[str] = (),
@@ -217,7 +217,7 @@ class Weave:
         """Whether there are strips of which no run was compared yet."""
         return not self.proven and not self.watching
 
-    def unravel(self, captured: Captured) -> None:
+    def unravel(self, captured: CapturedGraph) -> None:
         """Go on without strips."""
         self.stages, self.make, self.proven = captured.stages, None, True
 
@@ -264,7 +264,7 @@ class Weave:
             )
             self.traces = [_Trace(trace.by, {}) for trace in self.traces]
 
-    def _woven(self, number: int, stage: Stage) -> Stage:
+    def _woven(self, number: int, stage: CapturedRegion) -> CapturedRegion:
         assert self.make is not None
         calls: list[BoundStep] = []
         stretch: list[int] = []

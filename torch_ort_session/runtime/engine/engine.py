@@ -15,8 +15,8 @@ from torch_ort_session.ir.ports import port_of
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.analysis.static_values import key_feed_candidates
-from torch_ort_session.runtime.dispatch.policy import Entry, Policy, Rules
-from torch_ort_session.runtime.dispatch.state import Machine, Turns, put_right
+from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Rules
+from torch_ort_session.runtime.dispatch.state import EngineState, Reentrancy, reset_after_fork
 from torch_ort_session.runtime.dynamic.control_flow import Bodies, bodies_of, enter
 from torch_ort_session.runtime.dynamic.growing import Memo, memo_of
 from torch_ort_session.runtime.engine.fast_path import Shortcut, at_once, shortcut_to
@@ -76,10 +76,10 @@ class Engine:
         self._programs: OrderedDict[tuple[str, ...], OutputProgram] = OrderedDict()
         bodies = Bodies(None if options.capture == "off" else enter)
         arena, rules = Arena(device), _rules(graph, device, options)
-        self.state = Machine(
+        self.state = EngineState(
             graph=graph,
             build=builder(device, self._weights, self.validation, bodies.door),
-            policy=Policy(rules),
+            dispatcher=Dispatcher(rules),
             recorder=recorders(
                 rules.ready, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
             ),
@@ -89,10 +89,10 @@ class Engine:
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
             verify=options.verify,
-            turns=Turns(self.validation.abandon),
+            reentrancy=Reentrancy(self.validation.abandon),
         )
         self.program(self.names)
-        put_right(self)
+        reset_after_fork(self)
 
     def run(self, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]) -> list[Any]:
         """One run, from feeds to results.
@@ -110,28 +110,28 @@ class Engine:
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         with self.lock:
-            turns, tracer = self.state.turns, self.state.tracer
-            turns.depth += 1
+            reentrancy, tracer = self.state.reentrancy, self.state.tracer
+            reentrancy.depth += 1
             try:
-                if turns.depth == 1 and tracer.watching():
+                if reentrancy.depth == 1 and tracer.watching():
                     names = self.names if outputs is None else outputs
-                    with tracer.run(", ".join(names), self.state.policy.counters):
+                    with tracer.run(", ".join(names), self.state.dispatcher.counters):
                         return self._run(names, feed)
                 failed = None
-                if turns.depth == 1 and self.fast is not None:
+                if reentrancy.depth == 1 and self.fast is not None:
                     replayed = at_once(self.fast, self.state, outputs, feed)
                     if isinstance(replayed, list):
                         return replayed
                     failed = replayed
                 return self._run(self.names if outputs is None else outputs, feed, failed)
             except BaseException as error:
-                turns.broken_off(error)
+                reentrancy.broken_off(error)
                 raise
             finally:
                 # A call before it could be interrupted.
-                turns.depth -= 1
-                if turns.due is not None:
-                    turns.settle()
+                reentrancy.depth -= 1
+                if reentrancy.due is not None:
+                    reentrancy.settle()
 
     def _run(
         self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
@@ -151,12 +151,12 @@ class Engine:
         grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
         modes = RunModes(self.device, grad, self.options.num_threads)
         padded = PaddedRun(state, names, fed)
-        before = state.policy.recent
+        before = state.dispatcher.recent
         replayed = (None, 0) if before is None else (before.captured, before.runs)
         with padded, modes, state.validation_scope(program):
             if grad:
                 return run_eagerly(program, feeds.recordable(fed), self.device)
-            if self.options.capture == "off" or stepwise() or state.turns.depth > 1:
+            if self.options.capture == "off" or stepwise() or state.reentrancy.depth > 1:
                 return run_eagerly(program, fed, self.device)
             try:
                 results = padded.run(program, keys, failed)
@@ -166,7 +166,7 @@ class Engine:
                     self.fast = None
             if (
                 before is not None
-                and before is state.policy.recent
+                and before is state.dispatcher.recent
                 and before.captured is not None
                 and replayed == (before.captured, before.runs - 1)
                 and padded.padded is None
@@ -174,7 +174,7 @@ class Engine:
                 self._find_fast_path(before, names, fed)
             return results
 
-    def _find_fast_path(self, entry: Entry, names: tuple[str, ...], fed: Mapping[str, Value]) -> None:
+    def _find_fast_path(self, entry: GraphEntry, names: tuple[str, ...], fed: Mapping[str, Value]) -> None:
         """Note how runs like the last one, a replay of an entry that came twice, are replayed at once."""
         if self.device.type == "cpu" and not self.state.verify:
             self.fast = shortcut_to(entry, names, fed, names == self.names)
@@ -203,10 +203,10 @@ class Engine:
     def release_memory(self) -> None:
         """Drop every capture and its memory, at the end of a run within one."""
         with self.lock:
-            if self.state.turns.later(self.release_memory):
+            if self.state.reentrancy.later(self.release_memory):
                 return
             self.fast = None
-            self.state.policy.release()
+            self.state.dispatcher.release()
             memo_of(self.state).clear()
             bodies_of(self.state).release()
 
@@ -218,8 +218,8 @@ class Engine:
             self.lock = threading.RLock()
             self.fast = None
             # Bindings go on with their own states, which share the turns and belong to the policy.
-            self.state.turns.give_up()
-            self.state.policy.abandon()
+            self.state.reentrancy.give_up()
+            self.state.dispatcher.abandon()
             self.state = self.state.renewed()
             self.validation.forget()
 

@@ -16,9 +16,9 @@ from torch.autograd import forward_ad
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.runtime.captures.capture import Captured, Handover, clones
-from torch_ort_session.runtime.dispatch.policy import Entry
-from torch_ort_session.runtime.dispatch.state import Machine
+from torch_ort_session.runtime.captures.capture import CapturedGraph, OutputDonation, clones
+from torch_ort_session.runtime.dispatch.policy import GraphEntry
+from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.recorders.api import Recording
 from torch_ort_session.runtime.recorders.backend import Readiness
 from torch_ort_session.runtime.recorders.devices import feeds_for
@@ -66,20 +66,20 @@ class Shortcut:
         feeds: What its feeds must be like.
         recording: All of the run.
         results: The outputs, in the recording's memory.
-        handover: How they leave it.
+        donation: How they leave it.
         validation: The session's word; None where it has none.
         checks: Whether the recording may report bad data into it.
         ready: What the recording was made with.
         usual: Whether the outputs are the model's.
     """
 
-    entry: Entry
-    captured: Captured
+    entry: GraphEntry
+    captured: CapturedGraph
     outputs: tuple[str, ...]
     feeds: Alike
     recording: Recording
     results: tuple[torch.Tensor, ...]
-    handover: Handover
+    donation: OutputDonation
     validation: ValidationWord | None
     checks: bool
     ready: Readiness | None
@@ -87,7 +87,7 @@ class Shortcut:
 
 
 def shortcut_to(
-    entry: Entry, outputs: tuple[str, ...], fed: Mapping[str, Value], usual: bool
+    entry: GraphEntry, outputs: tuple[str, ...], fed: Mapping[str, Value], usual: bool
 ) -> Shortcut | None:
     """The shortcut for runs like the last one of an entry; None when they take more than one recording.
 
@@ -115,7 +115,7 @@ def shortcut_to(
         rows.append((name, value.dtype, value.shape, kind, numbers.get(name)))
         if static is not None:
             writes.append((position, static, array))
-    parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.handover
+    parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.donation
     warm = captured.warm
     last = warm.program.validation, _checks(captured), warm.ready, usual
     return Shortcut(entry, captured, outputs, *parts, *last)
@@ -136,13 +136,13 @@ def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Val
 
 
 def at_once(
-    known: Shortcut, machine: Machine, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
+    known: Shortcut, state: EngineState, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
 ) -> list[Any] | Exception | None:
     """Replay a run that is like the one before.
 
     Args:
         known: What it must be like.
-        machine: What runs need.
+        state: What runs need.
         outputs: Requested output names; None for the model's.
         feed: What came, by name.
 
@@ -153,10 +153,10 @@ def at_once(
     Raises:
         DeviceValidationError: A kernel met bad data, or nobody has asked whether one did in the run before.
     """
-    policy = machine.policy
-    if known.entry is not policy.recent or known.entry.captured is not known.captured:
+    dispatcher = state.dispatcher
+    if known.entry is not dispatcher.recent or known.entry.captured is not known.captured:
         return None
-    if known.ready is not policy.rules.ready:
+    if known.ready is not dispatcher.rules.ready:
         return None
     if not known.usual if outputs is None else known.outputs != outputs:
         return None
@@ -176,14 +176,14 @@ def at_once(
     except Exception as error:
         return error
     known.entry.runs += 1
-    counted = policy.counters
+    counted = dispatcher.counters
     counted[counters.REPLAYS] += 1
     counted[counters.COPIED] += known.captured.memory.static_inputs
     if flagged and word is not None:
         fault = word.peek()
         if fault is not None:
             raise fault.error()
-    return known.handover(known.results, clones)
+    return known.donation(known.results, clones)
 
 
 def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
@@ -223,7 +223,7 @@ def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
     return True
 
 
-def _checks(captured: Captured) -> bool:
+def _checks(captured: CapturedGraph) -> bool:
     """Whether a replay may meet bad data: constants were looked at when they were recorded."""
     template, specs = captured.warm.program.steps.template, captured.warm.observation.specs
     return any(

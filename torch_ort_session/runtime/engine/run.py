@@ -16,8 +16,8 @@ from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.captures.warmup import warm_up
 from torch_ort_session.runtime.dispatch.paths import Refused, by_steps, delivered, given, record, replayed
-from torch_ort_session.runtime.dispatch.policy import Decision, Entry
-from torch_ort_session.runtime.dispatch.state import Before, Machine, before_run, put_back
+from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
+from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
 from torch_ort_session.runtime.dynamic.growing import following, memo_of, ongoing, run_growing
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.interpreter.views import Views
@@ -40,7 +40,7 @@ def run_eagerly(
 
 
 def run(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
     keys: frozenset[str],
@@ -52,7 +52,7 @@ def run(
     """One run, made as the policy decides.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
         keys: Names of feeds whose value may be part of the signature.
@@ -68,52 +68,52 @@ def run(
         CaptureError: A capture is required and cannot be had.
         KernelError: A kernel failed.
     """
-    policy = machine.policy
+    dispatcher = state.dispatcher
     bound = () if delivery is None else delivery.form
-    if not (machine.required or padded or failed):
-        going = ongoing(machine, outputs, keys, fed, bound)
+    if not (state.required or padded or failed):
+        going = ongoing(state, outputs, keys, fed, bound)
         if going is not None:
-            return run_growing(machine, program, outputs, going, fed, delivery, recording=False)
-    signature, entry = policy.entry(outputs, fed, keys, bound)
+            return run_growing(state, program, outputs, going, fed, delivery, recording=False)
+    signature, entry = dispatcher.entry(outputs, fed, keys, bound)
     grown = None
-    if entry.captured is None and not (machine.required or padded):
-        grown = following(machine, signature, new=not entry.runs)
-    much = grown is not None and memo_of(machine).knows_much(grown.form)
-    decision = policy.decide(entry, growing=grown is not None, much=much)
-    if machine.tracer.observer.on:
-        machine.tracer.observer.note(decision=decision.value)
+    if entry.captured is None and not (state.required or padded):
+        grown = following(state, signature, new=not entry.runs)
+    much = grown is not None and memo_of(state).knows_much(grown.form)
+    decision = dispatcher.decide(entry, growing=grown is not None, much=much)
+    if state.tracer.observer.on:
+        state.tracer.observer.note(decision=decision.value)
         if decision is not Decision.REPLAY:
-            machine.tracer.observer.mark("bind")
+            state.tracer.observer.mark("bind")
     entry.runs += 1
     if decision is Decision.REPLAY:
-        return replayed(machine, program, outputs, entry, fed, delivery, failed)
+        return replayed(state, program, outputs, entry, fed, delivery, failed)
     if decision is Decision.CAPTURE:
-        return _captured(machine, program, entry, fed, delivery)
+        return _captured(state, program, entry, fed, delivery)
     if decision is Decision.GROW and grown is not None:
         recording = not entry.unlisted
-        return run_growing(machine, program, outputs, grown, fed, delivery, recording=recording)
+        return run_growing(state, program, outputs, grown, fed, delivery, recording=recording)
     if decision is Decision.OBSERVE:
-        policy.count(counters.OBSERVED)
-        parts = machine.graph, machine.build, program, outputs, signature.keys, fed
-        warm, results = warm_up(*parts, machine.minimum, policy.loose)
-        entry.warm = replace(warm, ready=policy.rules.ready)
-        return given(results, warm.program.constants, fed, machine.device, delivery)
-    if machine.required and entry.latched and not entry.unlisted:
+        dispatcher.count(counters.OBSERVED)
+        parts = state.graph, state.build, program, outputs, signature.keys, fed
+        warm, results = warm_up(*parts, state.minimum, dispatcher.unstable)
+        entry.warm = replace(warm, ready=dispatcher.rules.ready)
+        return given(results, warm.program.constants, fed, state.device, delivery)
+    if state.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
-    policy.count(counters.EAGER)
-    if delivery is None or machine.tracer.observer.on:
-        return run_eagerly(program, fed, machine.device, delivery)
-    results = _bound_steps(machine, program, fed, delivery)
-    return given(results, program.constants, fed, machine.device, delivery)
+    dispatcher.count(counters.EAGER)
+    if delivery is None or state.tracer.observer.on:
+        return run_eagerly(program, fed, state.device, delivery)
+    results = _bound_steps(state, program, fed, delivery)
+    return given(results, program.constants, fed, state.device, delivery)
 
 
 def _bound_steps(
-    machine: Machine, program: Program, fed: Mapping[str, Value], delivery: Delivery
+    state: EngineState, program: Program, fed: Mapping[str, Value], delivery: Delivery
 ) -> list[Any]:
     """One eager run, less the steps that would make the same views of bound tensors again."""
     inputs = (form for form in delivery.form if form.role != "output" and form.shape == form.logical)
-    views = functools.partial(Views, machine.policy.counters, verify=machine.verify)
-    kept = memo_of(machine).bound(program, frozenset(form.name for form in inputs), views)
+    views = functools.partial(Views, state.dispatcher.counters, verify=state.verify)
+    kept = memo_of(state).bound(program, frozenset(form.name for form in inputs), views)
     try:
         results = by_steps(kept.program, fed)
     except BaseException:
@@ -124,7 +124,7 @@ def _bound_steps(
 
 
 def capture_now(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
     keys: frozenset[str],
@@ -134,7 +134,7 @@ def capture_now(
     """One run that is captured, or replayed where that was done; it warms up first where that was not done.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
         keys: Names of feeds whose value may be part of the signature.
@@ -147,39 +147,39 @@ def capture_now(
     Raises:
         KernelError: A kernel failed in the warm run.
     """
-    policy = machine.policy
-    signature, entry = policy.entry(outputs, fed, keys, delivery.form)
+    dispatcher = state.dispatcher
+    signature, entry = dispatcher.entry(outputs, fed, keys, delivery.form)
     if entry.unlisted:
         return entry.report
     if entry.captured is None:
         if entry.warm is None:
-            state = before_run(machine.device, program.validation)
+            before = before_run(state.device, program.validation)
             try:
-                policy.count(counters.OBSERVED)
-                parts = machine.graph, machine.build, program, outputs, signature.keys, fed
-                warm, _ = warm_up(*parts, machine.minimum, policy.loose)
-                entry.warm = replace(warm, ready=policy.rules.ready)
+                dispatcher.count(counters.OBSERVED)
+                parts = state.graph, state.build, program, outputs, signature.keys, fed
+                warm, _ = warm_up(*parts, state.minimum, dispatcher.unstable)
+                entry.warm = replace(warm, ready=dispatcher.rules.ready)
             finally:
-                put_back(machine.device, state)
+                put_back(state.device, before)
             if met_bad_data(program.validation):
                 # What is static would stay as this data made it, and no replay would look at it again.
                 entry.warm = None
                 return None
-        found = record(machine, entry, fed, delivery)
+        found = record(state, entry, fed, delivery)
         if isinstance(found, Refused):
             if not met_bad_data(program.validation):
-                policy.declined(entry, found.report, lasting=found.lasting)
+                dispatcher.declined(entry, found.report, lasting=found.lasting)
             return found.report
         entry.runs += 1
         delivered(*found, fed, delivery)
         return None
     entry.runs += 1
-    replayed(machine, program, outputs, entry, fed, delivery)
+    replayed(state, program, outputs, entry, fed, delivery)
     return None
 
 
 def replay_now(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
     keys: frozenset[str],
@@ -189,7 +189,7 @@ def replay_now(
     """One run that replays a capture, and is not made where there is none.
 
     Args:
-        machine: What runs need.
+        state: What runs need.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
         keys: Names of feeds whose value may be part of the signature.
@@ -204,40 +204,44 @@ def replay_now(
     Raises:
         KernelError: A kernel failed.
     """
-    policy = machine.policy
-    signature, entry = policy.entry(outputs, fed, keys, delivery.form)
+    dispatcher = state.dispatcher
+    signature, entry = dispatcher.entry(outputs, fed, keys, delivery.form)
     if entry.captured is not None:
         entry.runs += 1
-        replayed(machine, program, outputs, entry, fed, delivery)
+        replayed(state, program, outputs, entry, fed, delivery)
         return entry.captured is not None
     if entry.report is not None and entry.report.rows[0].reason is Reason.NOT_WARMED:
         return entry.report
-    latest = policy.latest_capture()
+    latest = dispatcher.latest_capture()
     if latest is None:
         return None
-    policy.retire(
+    dispatcher.retire(
         latest[1], DeclineReport.of(Reason.NO_CAPTURE, "a replay was asked for of another signature")
     )
     return latest[0], signature
 
 
 def _captured(
-    machine: Machine, program: Program, entry: Entry, fed: Mapping[str, Value], delivery: Delivery | None
+    state: EngineState,
+    program: Program,
+    entry: GraphEntry,
+    fed: Mapping[str, Value],
+    delivery: Delivery | None,
 ) -> list[Any]:
     """Record; else run eagerly."""
-    state = before_run(machine.device, program.validation)
-    found = record(machine, entry, fed, delivery)
+    before = before_run(state.device, program.validation)
+    found = record(state, entry, fed, delivery)
     if not isinstance(found, Refused):
         return delivered(*found, fed, delivery)
     # Where this step's data is at fault the eager run says so in its own words, and nothing was declined.
     results = by_steps(program, fed)
     if met_bad_data(program.validation):
-        return given(results, program.constants, fed, machine.device, delivery)
-    machine.policy.declined(entry, found.report, lasting=found.lasting)
-    if machine.required:
-        put_back(machine.device, state)
+        return given(results, program.constants, fed, state.device, delivery)
+    state.dispatcher.declined(entry, found.report, lasting=found.lasting)
+    if state.required:
+        put_back(state.device, before)
         raise _refusal(found.report)
-    return given(results, program.constants, fed, machine.device, delivery)
+    return given(results, program.constants, fed, state.device, delivery)
 
 
 def _refusal(report: DeclineReport | None) -> CaptureError:
@@ -249,15 +253,15 @@ _ROUNDING = 1e-4
 lengths are made in another order."""
 
 
-def completed(machine: Machine, feed: Mapping[str, Any]) -> Mapping[str, Any]:
+def completed(state: EngineState, feed: Mapping[str, Any]) -> Mapping[str, Any]:
     """A feed with the masks of buckets that it leaves out."""
-    padding = machine.policy.rules.padding
+    padding = state.dispatcher.rules.padding
     return feed if padding is None or not isinstance(feed, Mapping) else padding.completed(feed)
 
 
-def as_run(machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Mapping[str, Value]:
+def as_run(state: EngineState, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Mapping[str, Value]:
     """Feeds as a run is made on them."""
-    return pad(fed, _stretches(machine, outputs, fed))
+    return pad(fed, _stretches(state, outputs, fed))
 
 
 class PaddedRun:
@@ -266,16 +270,16 @@ class PaddedRun:
     As a context around all of the run it adds to whatever error comes of it how the feeds were padded.
 
     Attributes:
-        machine: What runs need.
+        state: What runs need.
         outputs: Requested output names.
         fed: Feeds as they came.
         padded: The feeds of the run; None as long as nothing was padded.
     """
 
-    __slots__ = ("fed", "machine", "outputs", "padded")
+    __slots__ = ("fed", "outputs", "padded", "state")
 
-    def __init__(self, machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> None:
-        self.machine = machine
+    def __init__(self, state: EngineState, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> None:
+        self.state = state
         self.outputs = outputs
         self.fed = fed
         self.padded: Mapping[str, Value] | None = None
@@ -304,52 +308,52 @@ class PaddedRun:
             CaptureError: A capture is required and cannot be had.
             KernelError: A kernel failed.
         """
-        machine, outputs, fed = self.machine, self.outputs, self.fed
-        stretches = _stretches(machine, outputs, fed)
+        state, outputs, fed = self.state, self.outputs, self.fed
+        stretches = _stretches(state, outputs, fed)
         if not stretches:
-            return run(machine, program, outputs, keys, fed, failed=failed)
-        policy, bucket = machine.policy, bucket_of(stretches)
-        checking = machine.verify and bucket not in policy.learnt.proven
-        state = before_run(machine.device, program.validation) if checking else None
+            return run(state, program, outputs, keys, fed, failed=failed)
+        dispatcher, bucket = state.dispatcher, bucket_of(stretches)
+        checking = state.verify and bucket not in dispatcher.learnt.proven
+        before = before_run(state.device, program.validation) if checking else None
         self.padded = padded = pad(fed, stretches)
-        if machine.tracer.observer.on:
-            machine.tracer.observer.note(padded=told(fed, padded))
-        results = run(machine, program, outputs, keys, padded, padded=True)
-        policy.count(counters.PADDED_RUNS)
-        policy.count(counters.PADDED, _bytes(padded) - _bytes(fed))
+        if state.tracer.observer.on:
+            state.tracer.observer.note(padded=told(fed, padded))
+        results = run(state, program, outputs, keys, padded, padded=True)
+        dispatcher.count(counters.PADDED_RUNS)
+        dispatcher.count(counters.PADDED, _bytes(padded) - _bytes(fed))
         try:
             results = cut(outputs, results, stretches)
         except ValueError as error:
-            policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, str(error)))
+            dispatcher.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, str(error)))
             self.padded = None
-            return run(machine, program, outputs, keys, fed)
-        if state is None:
+            return run(state, program, outputs, keys, fed)
+        if before is None:
             return results
-        return _checked(machine, program, outputs, fed, results, bucket, state)
+        return _checked(state, program, outputs, fed, results, bucket, before)
 
 
 def _checked(
-    machine: Machine,
+    state: EngineState,
     program: Program,
     outputs: tuple[str, ...],
     fed: Mapping[str, Value],
     results: list[Any],
     bucket: tuple[tuple[str, int], ...],
-    state: Before,
+    before: Before,
 ) -> list[Any]:
     """Run the feeds as they came, eagerly, from the same random state; a bucket that differs is refused."""
-    policy = machine.policy
-    policy.count(counters.PROBES)
-    put_back(machine.device, state)
+    dispatcher = state.dispatcher
+    dispatcher.count(counters.PROBES)
+    put_back(state.device, before)
 
     def refuse(wrong: str) -> None:
-        policy.count(counters.MISMATCHES)
+        dispatcher.count(counters.MISMATCHES)
         message = f"a padded run differs from an unpadded one: {wrong}"
-        policy.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, message))
+        dispatcher.refuse_bucket(bucket, DeclineReport.of(Reason.BUCKET, message))
 
     # An interrupt is no answer: the next run asks again.
     try:
-        eager = run_eagerly(program, fed, machine.device)
+        eager = run_eagerly(program, fed, state.device)
     except Exception:
         refuse("the unpadded run failed on what the padded one accepted")
         raise
@@ -357,7 +361,7 @@ def _checked(
     if wrong:
         refuse(wrong)
         return eager
-    policy.learnt.proven.add(bucket)
+    dispatcher.learnt.proven.add(bucket)
     return results
 
 
@@ -366,11 +370,11 @@ def bucket_of(stretches: tuple[Stretch, ...]) -> tuple[tuple[str, int], ...]:
     return tuple([(rule.bucket.symbol, size) for rule, _, size in stretches])
 
 
-def _stretches(machine: Machine, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> tuple[Stretch, ...]:
-    policy = machine.policy
-    padding = policy.rules.padding
+def _stretches(state: EngineState, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> tuple[Stretch, ...]:
+    dispatcher = state.dispatcher
+    padding = dispatcher.rules.padding
     stretches = () if padding is None else padding.stretches(outputs, fed)
-    return () if bucket_of(stretches) in policy.learnt.refused else stretches
+    return () if bucket_of(stretches) in dispatcher.learnt.refused else stretches
 
 
 def _bytes(fed: Mapping[str, Value]) -> int:

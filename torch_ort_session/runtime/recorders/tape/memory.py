@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import torch
 
-from torch_ort_session.plan.memory.relief import relieved
 from torch_ort_session.plan.memory.slots import Interval, live_bytes, pack
+from torch_ort_session.plan.memory.spill import spilled
 from torch_ort_session.runtime.recorders.api import RecordingStats, Use
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
 
 
-class Heir(NamedTuple):
+class Reuse(NamedTuple):
     """A call whose result may lie where an argument of the same form lay.
 
     Attributes:
@@ -39,22 +39,22 @@ def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     )
 
 
-def inherited(
-    slotted: Sequence[Interval], places: Mapping[int, int], heirs: Iterable[Heir]
+def inplace_reuse(
+    slotted: Sequence[Interval], places: Mapping[int, int], reuses: Iterable[Reuse]
 ) -> dict[int, int]:
     """Which slots are handed on.
 
     Args:
         slotted: Intervals of the storages that get a slot.
         places: The interval's number by storage key.
-        heirs: Calls that may hand one on, in order.
+        reuses: Calls that may hand one on, in order.
 
     Returns:
         For each interval that gets the slot of an earlier one, the first that had it.
     """
     known = {item.value: item for item in slotted}
     homes: dict[int, int] = {}
-    for heir in heirs:
+    for heir in reuses:
         result = known.get(places.get(heir.result, -1))
         if result is None or result.start != heir.call:
             continue
@@ -87,11 +87,11 @@ class Notes(NamedTuple):
     """What is known of recorded calls.
 
     Attributes:
-        heirs: Those whose result may take the place of an argument.
+        reuses: Those whose result may take the place of an argument.
         scratch: Those that take bytes for themselves, with how many.
     """
 
-    heirs: tuple[Heir, ...] = ()
+    reuses: tuple[Reuse, ...] = ()
     scratch: tuple[tuple[int, int], ...] = ()
 
 
@@ -183,9 +183,9 @@ def lay_out(
     slotted = [row for row, kind in zip(rows, kinds, strict=True) if kind == _SLOT]
     fresh = [row for row, kind in zip(rows, kinds, strict=True) if kind in (_FRESH, _GIVEN)]
     held = [row for row, kind in zip(rows, kinds, strict=True) if kind == _HELD]
-    heirs = [Heir(part.base + h.call, h.result, h.arguments) for part in parts for h in part.notes.heirs]
+    reuses = [Reuse(part.base + h.call, h.result, h.arguments) for part in parts for h in part.notes.reuses]
     numbers = {key: i for i, key in enumerate(keys)}
-    homes = inherited(slotted, numbers, heirs)
+    homes = inplace_reuse(slotted, numbers, reuses)
     live = live_bytes([*joined(slotted, homes), *fresh, *held])
     found = list(spans.values())
     chained = {*homes, *homes.values()}
@@ -194,7 +194,7 @@ def lay_out(
         for row in slotted
         if row.value not in chained and len(found[row.value].places) == 1 and not found[row.value].lives
     }
-    gone = relieved(joined(slotted, homes), [*fresh, *_passing(parts, lives, len(rows))], movable)
+    gone = spilled(joined(slotted, homes), [*fresh, *_passing(parts, lives, len(rows))], movable)
     if gone:
         fresh += [row for row in slotted if row.value in gone]
         slotted = [row for row in slotted if row.value not in gone]

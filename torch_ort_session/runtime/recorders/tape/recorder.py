@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.runtime.recorders.api import Diverged, Finished, RecordingStats, Refused, Shared, Use
 from torch_ort_session.runtime.recorders.tape.aten import Call, OpFacts, facts_of, rewritten, scratch_of
-from torch_ort_session.runtime.recorders.tape.memory import Heir, Life, Notes, Part, alike, lay_out
+from torch_ort_session.runtime.recorders.tape.memory import Life, Notes, Part, Reuse, alike, lay_out
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
 from torch_ort_session.runtime.recorders.tape.prepack import ONEDNN, TRANSPOSED, Packing
 
@@ -263,7 +263,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         refusal: The first thing that could not be recorded. It stays even when the body swallows it.
         views: Calls so far that made views.
         blank: Storages that were allocated and that no call has written yet.
-        heirs: Calls whose result may take the place of an argument: the call, its result's storage, theirs.
+        reuses: Calls whose result may take the place of an argument: the call, its result's storage, theirs.
         scratch: Calls that take bytes for themselves, with how many.
     """
 
@@ -274,12 +274,12 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.refusal: Refused | None = None
         self.views = 0
         self.blank: set[int] = set()
-        self.heirs: list[Heir] = []
+        self.reuses: list[Reuse] = []
         self.scratch: list[tuple[int, int]] = []
 
     def notes(self) -> Notes:
         """What the layout of the tape's memory hangs on, beside the calls."""
-        return Notes(tuple(self.heirs), tuple(self.scratch))
+        return Notes(tuple(self.reuses), tuple(self.scratch))
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -368,7 +368,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         other = {key for key, tensor in zip(keys, inputs, strict=True) if not alike(tensor, result)}
         old = tuple(key for key in keys if key not in other)
         if old:
-            self.heirs.append(Heir(len(self.tape), self.native.storage_keys([result])[0], old))
+            self.reuses.append(Reuse(len(self.tape), self.native.storage_keys([result])[0], old))
 
     def _add(
         self,

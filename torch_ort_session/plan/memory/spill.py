@@ -15,7 +15,7 @@ _ENOUGH = 1.02
 """Times the live bytes: nothing leaves once the block and what is beside it take no more."""
 
 
-def relieved(
+def spilled(
     slotted: Sequence[Interval], beside: Sequence[Interval], movable: Collection[int]
 ) -> frozenset[int]:
     """Choose intervals to be allocated on their own, so that a block and what lies beside it take least.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from plan.planning import graph_of, ids, names, steps_of
 
-from torch_ort_session.plan.analysis.static_values import key_feed_candidates, taint
+from torch_ort_session.plan.analysis.static_values import find_static_values, key_feed_candidates
 from torch_ort_session.plan.lowering.steps import NOTHING, Steps
 
 
 def found(text: str, *keys: str, **kwargs: object) -> tuple[str, str]:
     """Names of the values whose data is static, and of those whose shape alone is."""
     steps = steps_of(graph_of(text, **kwargs))
-    result = taint(steps, ids(steps, *keys))
+    result = find_static_values(steps, ids(steps, *keys))
     assert NOTHING in result.data
     assert result.data <= result.shape
     return names(steps, result.data), names(steps, result.shape - result.data)
@@ -20,7 +20,7 @@ def found(text: str, *keys: str, **kwargs: object) -> tuple[str, str]:
 def assumed(text: str, *loose: str, opaque: str = "") -> dict[str, str]:
     """The values whose data is assumed, by the node whose result's shape they follow from last."""
     steps = steps_of(graph_of(text))
-    result = taint(steps, loose=loose, opaque=ids(steps, *opaque.split()))
+    result = find_static_values(steps, unstable=loose, opaque=ids(steps, *opaque.split()))
     assert not result.assumed.keys() & result.data
     places = sorted(set(result.assumed.values()))
     follow = {place: [v for v, since in result.assumed.items() if since == place] for place in places}
@@ -190,5 +190,5 @@ def test_m6_feeds_that_may_be_part_of_the_signature_by_value() -> None:
 
 def test_taint_does_not_hang_on_how_often_it_is_asked() -> None:
     steps: Steps = steps_of(graph_of(KEYS["through arithmetic"][0]))
-    assert taint(steps).data == taint(steps).data
-    assert taint(steps, ids(steps, "n")).data > taint(steps).data
+    assert find_static_values(steps).data == find_static_values(steps).data
+    assert find_static_values(steps, ids(steps, "n")).data > find_static_values(steps).data
