@@ -18,7 +18,7 @@ Weights = Literal["float", "nbits", "qdq"]
 
 
 @dataclass(frozen=True)
-class Form:
+class ShapeFamily:
     """What the builder may be asked for, and what networks differ in.
 
     Attributes:
@@ -51,7 +51,7 @@ class Form:
 class _Graph:
     """Nodes and weights that a form asks for."""
 
-    def __init__(self, form: Form, seed: int) -> None:
+    def __init__(self, form: ShapeFamily, seed: int) -> None:
         self.form = form
         self.rng = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
@@ -143,7 +143,7 @@ class _Graph:
         return self.add("DequantizeLinear", *inputs, axis=0, block_size=BLOCK)
 
 
-def decoder(form: Form, seed: int = 0) -> onnx.ModelProto:
+def decoder(form: ShapeFamily, seed: int = 0) -> onnx.ModelProto:
     """A decoder of this form with random weights."""
     graph = _Graph(form, seed)
     one = graph.constant([1], np.int64)

@@ -353,8 +353,8 @@ class Binding:
         session = self._session
         ready = self._ready()
         names = tuple([info.name for info in session.graph.outputs])
-        program, keys, intake = session._engine.program(names)
-        fed = self._attached.fed(feed, intake)
+        program, keys, feeds_of = session._engine.program(names)
+        fed = self._attached.fed(feed, feeds_of)
         self._state = self._caches.state(self._state, self._attached.whole_states())
         program, outputs = self._caches.runs(program, names)
         tracer = self._state.tracer

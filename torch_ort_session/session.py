@@ -157,8 +157,8 @@ class Session:
         """
         names = self._engine.names if output_names is None else wanted_names(output_names)
         with self._engine.lock, self._engine.state.reentrancy.alone("a plan"):
-            program, keys, intake = self._engine.program(names)
-            fed = as_run(self._engine.state, names, intake(completed(self._engine.state, feed)))
+            program, keys, feeds_of = self._engine.program(names)
+            fed = as_run(self._engine.state, names, feeds_of(completed(self._engine.state, feed)))
             modes = RunModes(self._engine.device, False, self._engine.options.num_threads)
             with modes, self._engine.state.validation_scope(program):
                 return plan_of(self._engine.state, program, names, keys, fed)

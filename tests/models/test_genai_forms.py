@@ -7,30 +7,30 @@ from pathlib import Path
 import onnx
 import pytest
 from genai_contest import ROOM, Contest
-from genaimodels import Form, decoder
+from genaimodels import ShapeFamily, decoder
 
 FORMS = {
-    "float32": Form(),
-    "int4": Form("nbits"),
-    "int4, level 4": Form("nbits", level=4),
-    "int4, asymmetric": Form("nbits", symmetric=False),
-    "int4, asymmetric, level 4": Form("nbits", symmetric=False, level=4),
-    "int4, tied": Form("nbits", tied=True),
-    "int8": Form("nbits", bits=8),
-    "int8, asymmetric": Form("nbits", bits=8, symmetric=False),
-    "int8, level 4": Form("nbits", bits=8, level=4),
-    "qdq": Form("qdq"),
-    "qdq, asymmetric": Form("qdq", symmetric=False),
-    "heads normalized, rotated outside": Form(split=True),
-    "heads normalized, int4": Form("nbits", split=True),
-    "sliding and full": Form(layers=("sliding", "full"), softcap=10.0),
-    "window and full": Form(layers=("window", "full"), softcap=10.0),
-    "experts, sinks": Form(layers=("window", "full"), sink=True, experts=True),
-    "experts, int4": Form("nbits", experts=True),
-    "convolution": Form(layers=("conv", "full", "conv")),
-    "convolution, int4": Form("nbits", layers=("conv", "full")),
-    "float16": Form(half=True),
-    "float16, int4": Form("nbits", half=True),
+    "float32": ShapeFamily(),
+    "int4": ShapeFamily("nbits"),
+    "int4, level 4": ShapeFamily("nbits", level=4),
+    "int4, asymmetric": ShapeFamily("nbits", symmetric=False),
+    "int4, asymmetric, level 4": ShapeFamily("nbits", symmetric=False, level=4),
+    "int4, tied": ShapeFamily("nbits", tied=True),
+    "int8": ShapeFamily("nbits", bits=8),
+    "int8, asymmetric": ShapeFamily("nbits", bits=8, symmetric=False),
+    "int8, level 4": ShapeFamily("nbits", bits=8, level=4),
+    "qdq": ShapeFamily("qdq"),
+    "qdq, asymmetric": ShapeFamily("qdq", symmetric=False),
+    "heads normalized, rotated outside": ShapeFamily(split=True),
+    "heads normalized, int4": ShapeFamily("nbits", split=True),
+    "sliding and full": ShapeFamily(layers=("sliding", "full"), softcap=10.0),
+    "window and full": ShapeFamily(layers=("window", "full"), softcap=10.0),
+    "experts, sinks": ShapeFamily(layers=("window", "full"), sink=True, experts=True),
+    "experts, int4": ShapeFamily("nbits", experts=True),
+    "convolution": ShapeFamily(layers=("conv", "full", "conv")),
+    "convolution, int4": ShapeFamily("nbits", layers=("conv", "full")),
+    "float16": ShapeFamily(half=True),
+    "float16, int4": ShapeFamily("nbits", half=True),
 }
 
 
@@ -50,8 +50,8 @@ def test_prompt_and_tokens_are_those_of_onnxruntime(name: str, tmp_path: Path) -
 
 def test_another_network_is_told_apart(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours.onnx", tmp_path / "theirs.onnx"
-    onnx.save(decoder(Form("nbits", level=4), seed=0), ours)
-    onnx.save(decoder(Form("nbits", level=4), seed=1), theirs)
+    onnx.save(decoder(ShapeFamily("nbits", level=4), seed=0), ours)
+    onnx.save(decoder(ShapeFamily("nbits", level=4), seed=1), theirs)
     reasons = Contest(ours, theirs, 1e-4).run([(1, None)])["reasons"]
     assert len(reasons) == 6
     assert all("1 rows of" in reason for reason in reasons)

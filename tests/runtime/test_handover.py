@@ -102,7 +102,7 @@ def test_m16_m20_a_result_that_leaves_is_in_nobody_elses_memory_and_was_not_copi
     captured = entries(session)[-1].captured
     for result in captured.results:
         with pytest.raises(RuntimeError, match=r"no bytes|invalid"):
-            captured.donation.recording.give([result])
+            captured.donation.recording.donate([result])
     for results in held:
         for result in results:
             assert result.is_contiguous() and not result.requires_grad and not result.is_inference()
@@ -251,15 +251,15 @@ def test_a_tape_takes_no_tensor_for_a_result_that_has_no_bytes_of_its_own() -> N
     finished = recording.finish_all([recording], shared, lambda n: torch.empty(n, dtype=torch.uint8))
     assert finished.given == {results[0].untyped_storage()._cdata}
     want = x * 2
-    made = recording.give(results)
+    made = recording.donate(results)
     assert torch.equal(made[0], want)
     with pytest.raises(RuntimeError, match=r"no bytes|invalid"):
-        recording.give(results)
+        recording.donate(results)
     with pytest.raises(RuntimeError, match="only plain tensors"):
-        recording.give([torch.rand(2, dtype=torch.complex64).conj()])
+        recording.donate([torch.rand(2, dtype=torch.complex64).conj()])
     x.add_(1)
     recording.replay()
-    assert torch.equal(recording.give(results)[0], x * 2)
+    assert torch.equal(recording.donate(results)[0], x * 2)
     assert torch.equal(made[0], want)
 
 

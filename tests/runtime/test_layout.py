@@ -141,14 +141,14 @@ def test_m16_two_recordings_and_what_lies_between_them() -> None:
     assert finished.stats.given == 256
     # Only a recorded call frees what another one made, and a seam is the last to read it here.
     assert finished.stats.kept == 256
-    assert torch.equal(two.give([made[2]])[0], expected)
+    assert torch.equal(two.donate([made[2]])[0], expected)
     for turn in range(3):
         x.copy_(torch.rand(64) + turn)
         feed = x.clone()
         one.replay()
         landing.copy_(made[0] + made[1])
         two.replay()
-        (result,) = two.give([made[2]])
+        (result,) = two.donate([made[2]])
         twice = feed * 2
         assert torch.equal(result, (twice + torch.roll(feed, 1)) * w - twice)
 
@@ -187,7 +187,7 @@ def test_m13_slots_make_room_where_a_call_takes_scratch_memory_at_another_time()
     assert finished.stats.arena < 2 * x.nbytes < 8 * x.nbytes == finished.stats.fresh
     x.add_(1)
     recording.replay()
-    assert torch.equal(recording.give(made)[0], body())
+    assert torch.equal(recording.donate(made)[0], body())
 
 
 @needs_extension

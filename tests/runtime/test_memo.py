@@ -18,7 +18,7 @@ from torch_ort_session import Options
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime.dynamic import growing
 from torch_ort_session.runtime.dynamic.growing import Memo
-from torch_ort_session.runtime.dynamic.residual import Shortened
+from torch_ort_session.runtime.dynamic.residual import ResidualProgram
 from torch_ort_session.runtime.dynamic.shape_family import grown_since
 from torch_ort_session.runtime.values.signature import signature_of
 from torch_ort_session.trace import counters
@@ -37,13 +37,13 @@ def actions(session: tos.Session) -> dict[str, int]:
     return {name: stats[counter] for name, counter in ACTIONS.items() if stats[counter]}
 
 
-def short(session: tos.Session) -> Shortened:
+def short(session: tos.Session) -> ResidualProgram:
     found = kept(session)
     assert found.short is not None
     return found.short
 
 
-def ops(found: Shortened) -> set[str]:
+def ops(found: ResidualProgram) -> set[str]:
     return {step.kernel.op for step in found.program.steps.items}
 
 

@@ -15,7 +15,7 @@ import torch_ort_session as tos
 from torch_ort_session.ops.onnx.images.layout import channels_last
 from torch_ort_session.runtime.recorders.devices import unavailable
 from torch_ort_session.runtime.recorders.tape import prepack as packing
-from torch_ort_session.runtime.recorders.tape.prepack import Packing
+from torch_ort_session.runtime.recorders.tape.prepack import Prepacked
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecording
 
 pytestmark = pytest.mark.skipif(bool(unavailable(torch.device("cpu"))), reason="the extension is not built")
@@ -154,7 +154,7 @@ def test_else_the_convolution_itself_is_recorded(
     assert convolved(session)
 
 
-def into(pack: Packing, x: Tensor, w: Tensor) -> list[packing.Call]:
+def into(pack: Prepacked, x: Tensor, w: Tensor) -> list[packing.Call]:
     full = [x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1]
     return pack.into(full, torch.ops.aten.convolution(*full))
 
@@ -162,7 +162,7 @@ def into(pack: Packing, x: Tensor, w: Tensor) -> list[packing.Call]:
 def test_what_torch_computes_is_left_to_it_where_it_does_not_tell_how(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pack, x, w = Packing(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
+    pack, x, w = Prepacked(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
     with pack.admitting([w]):
         assert into(pack, x, w)
         monkeypatch.setattr(packing, "_backend", lambda full: "")
@@ -170,7 +170,7 @@ def test_what_torch_computes_is_left_to_it_where_it_does_not_tell_how(
 
 
 def test_what_else_a_convolution_does_is_kept() -> None:
-    pack, x, w = Packing(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
+    pack, x, w = Prepacked(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
     where = [[0, 0], [1, 1], [1, 1], 1]
     for does, calls in (("none", 2), ("relu", 0)):
         full = [x, w, None, *where, does, [], ""]
@@ -211,7 +211,7 @@ def test_m13_transposed_convolutions_have_packed_weights(
 
 
 def test_only_weights_in_admitted_memory_are_packed() -> None:
-    pack, x, w = Packing(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
+    pack, x, w = Prepacked(), channels_last(noise(1, 8, 60, 60)), noise(9, 8, 3, 3)
     assert not into(pack, x, w)
     with pack.admitting([None, w, "text"]):
         with pack.admitting([x]):

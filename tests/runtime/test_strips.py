@@ -15,7 +15,7 @@ from textmodel import model
 import torch_ort_session as tos
 from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
-from torch_ort_session.runtime.dynamic.symbolic_tape import Weave
+from torch_ort_session.runtime.dynamic.symbolic_tape import SymbolicTape
 from torch_ort_session.trace import counters
 
 pytestmark = needs_extension
@@ -46,7 +46,7 @@ def agree(session: tos.Session, eager: tos.Session, lengths: Iterable[int]) -> N
             got.fill_(7)
 
 
-def weave(session: tos.Session) -> Weave:
+def weave(session: tos.Session) -> SymbolicTape:
     found = kept(session).weave
     assert found is not None
     return found

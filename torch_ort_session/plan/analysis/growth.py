@@ -51,7 +51,7 @@ class Even:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Growth:
+class GrowthAnalysis:
     """What is known of runs whose feeds grow.
 
     Attributes:
@@ -70,7 +70,7 @@ class Growth:
 
 def find_growth(
     steps: Steps, first: Observation, second: Observation, by: int, wild: Collection[int] = ()
-) -> Growth:
+) -> GrowthAnalysis:
     """Tell what does not change, or changes evenly, while feeds grow.
 
     Args:
@@ -83,7 +83,7 @@ def find_growth(
     Returns:
         What steps need not be run for.
     """
-    found = Growth()
+    found = GrowthAnalysis()
     fixed = {NOTHING} | {value for value, held in enumerate(steps.template) if held is not None}
     fixed -= set(steps.inputs)
     watched: set[int] = set(steps.inputs)
@@ -127,7 +127,7 @@ def find_growth(
 
 
 def growing_values(
-    first: Observation, second: Observation, found: Growth, wild: Collection[int] = ()
+    first: Observation, second: Observation, found: GrowthAnalysis, wild: Collection[int] = ()
 ) -> frozenset[int]:
     """Values that are told apart from run to run by their dims, or by numbers that follow from dims.
 
@@ -181,7 +181,7 @@ def _even(shape: tuple[int, ...], a: Sequence[int], b: Sequence[int], by: int) -
     return Even(shape, tuple(a), tuple(slope for slope, _ in slopes))
 
 
-def _numbers(value: int, steps: Steps, fixed: Collection[int], found: Growth) -> Even | None:
+def _numbers(value: int, steps: Steps, fixed: Collection[int], found: GrowthAnalysis) -> Even | None:
     """What is known of an input; None where that is nothing."""
     if value == NOTHING:
         return Even((), (), ())

@@ -170,13 +170,13 @@ class Attached:
         return self._ready
 
     def fed(
-        self, feed: Mapping[str, Any] | None, intake: Callable[[Mapping[str, object]], dict[str, Value]]
+        self, feed: Mapping[str, Any] | None, feeds_of: Callable[[Mapping[str, object]], dict[str, Value]]
     ) -> dict[str, Value]:
         """What a run is fed: what is bound, and the caller's feed beside it.
 
         Args:
             feed: Inputs that are not bound, by name.
-            intake: Checks and converts the feeds of a run.
+            feeds_of: Checks and converts the feeds of a run.
 
         Raises:
             InputError: An input is bound and fed, or a feed does not fit.
@@ -184,7 +184,7 @@ class Attached:
         ready = self.ready()
         if feed is None or (isinstance(feed, Mapping) and not feed):
             if not ready.fed:
-                ready.fed.update(intake(ready.views))
+                ready.fed.update(feeds_of(ready.views))
             return ready.fed
         if not isinstance(feed, Mapping):
             kind = type(feed).__name__
@@ -195,7 +195,7 @@ class Attached:
                     f"input {name!r} is bound and was fed as well; leave it out of the feed, or unbind() it",
                     name=name,
                 )
-        return intake({**feed, **ready.views})
+        return feeds_of({**feed, **ready.views})
 
     def find(self, name: str, *, output: bool = False) -> Bound | None:
         """What has a name; where an input and an output have it, the one or the other.

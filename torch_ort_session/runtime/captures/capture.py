@@ -17,7 +17,7 @@ from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reas
 from torch_ort_session.plan.partition.segments import Region, guarded, split
 from torch_ort_session.runtime.captures.warmup import Warmup
 from torch_ort_session.runtime.interpreter.profile import region_facts, segment_name, watch_calls
-from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
+from torch_ort_session.runtime.interpreter.program import BoundStep, Frame, raise_failure
 from torch_ort_session.runtime.interpreter.views import Views
 from torch_ort_session.runtime.recorders.api import (
     CaptureMemory,
@@ -57,9 +57,9 @@ class OutputDonation:
         if self.recording is None:
             return copied(list(results))
         if all(self.given):
-            return list(self.recording.give(list(results)))
+            return list(self.recording.donate(list(results)))
         pairs = list(zip(results, self.given, strict=True))
-        moved = iter(self.recording.give([result for result, given in pairs if given]))
+        moved = iter(self.recording.donate([result for result, given in pairs if given]))
         rest = iter(copied([result for result, given in pairs if not given]))
         return [next(moved) if given else next(rest) for _, given in pairs]
 
@@ -126,7 +126,7 @@ def last_reads(steps: Steps, regions: Sequence[Region], shapes: frozenset[int]) 
     return found
 
 
-def check_guards(step: Step, guards: Specs, frame: Values, names: Sequence[str]) -> tuple[Decline, ...]:
+def check_guards(step: Step, guards: Specs, frame: Frame, names: Sequence[str]) -> tuple[Decline, ...]:
     """Compare results of a step with what they were in the warm run.
 
     Args:
@@ -159,7 +159,7 @@ def shares(
     steps: Steps,
     observation: Observation,
     regions: Sequence[Region],
-    frame: Values,
+    frame: Frame,
     last: Mapping[int, int],
     inputs: Iterable[int],
     landed: Mapping[int, int],
@@ -229,7 +229,7 @@ def _needed(
     return needed
 
 
-def _leaving(steps: Steps, regions: Sequence[Region], frame: Values) -> set[int]:
+def _leaving(steps: Steps, regions: Sequence[Region], frame: Frame) -> set[int]:
     """Results that fill a storage of their own, which no seam reads and which no other result lies in."""
     lent = {
         _storage(frame[value])
@@ -303,7 +303,7 @@ class CapturedGraph:
     """
 
     warm: Warmup
-    frame: Values
+    frame: Frame
     copied: tuple[tuple[str, torch.Tensor], ...]
     passed: tuple[tuple[str, int], ...]
     stages: tuple[CapturedRegion, ...]
@@ -431,7 +431,7 @@ class _Attempt:
     """
 
     def __init__(
-        self, warm: Warmup, frame: Values, recorder: Recorder, reads: LastReads, observer: Observer
+        self, warm: Warmup, frame: Frame, recorder: Recorder, reads: LastReads, observer: Observer
     ) -> None:
         self.warm = warm
         self.frame = frame
@@ -591,7 +591,7 @@ def _captured(
 
 
 def _static_inputs(
-    warm: Warmup, fed: Mapping[str, Value], frame: Values, reads: LastReads, delivery: Delivery | None
+    warm: Warmup, fed: Mapping[str, Value], frame: Frame, reads: LastReads, delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
     """Put every feed that is read in place: tensors that segments read as copies, the rest as it is."""
     steps = warm.program.steps

@@ -12,7 +12,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import Decline
 from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion, check_guards, clones
 from torch_ort_session.runtime.interpreter.profile import fed_bytes, region_facts, segment_name, watch_calls
-from torch_ort_session.runtime.interpreter.program import BoundStep, Values, raise_failure
+from torch_ort_session.runtime.interpreter.program import BoundStep, Frame, raise_failure
 from torch_ort_session.runtime.interpreter.views import Views
 from torch_ort_session.runtime.recorders.api import Finished, Recording, RecordingStats, Shared
 from torch_ort_session.runtime.values.results import Delivery
@@ -63,7 +63,7 @@ def replay(
     return (captured.own_results if diverged else captured.results_of)(outputs, fed), diverged
 
 
-def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Values) -> tuple[Decline, ...]:
+def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
     """Run a seam and copy its results to where segments read them.
 
     Returns:
@@ -82,7 +82,7 @@ def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Values) -> tupl
     return ()
 
 
-def _rest(captured: CapturedGraph, frame: Values, diverged: int) -> tuple[Decline, ...]:
+def _rest(captured: CapturedGraph, frame: Frame, diverged: int) -> tuple[Decline, ...]:
     """Run all that comes after a step eagerly, with nothing assumed of the shape of its result.
 
     Constants that follow from shapes before it still hold. The others are made again, from what is there now,
@@ -105,14 +105,14 @@ def _rest(captured: CapturedGraph, frame: Values, diverged: int) -> tuple[Declin
     return rows
 
 
-def _call(captured: CapturedGraph, bound: BoundStep, frame: Values) -> None:
+def _call(captured: CapturedGraph, bound: BoundStep, frame: Frame) -> None:
     try:
         bound.call(frame)
     except Exception as error:
         raise_failure(bound.step, captured.warm.program.steps, frame, error)
 
 
-def _release(bound: BoundStep, frame: Values) -> None:
+def _release(bound: BoundStep, frame: Frame) -> None:
     for value in bound.release:
         frame[value] = None
 
@@ -199,9 +199,9 @@ class _Watched:
         """Pass it on."""
         return self.inner.finish_all(stages, shared, block)
 
-    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Pass it on."""
-        return self.inner.give(results)
+        return self.inner.donate(results)
 
     def replay(self, word: torch.Tensor | None = None) -> bool:
         """Make every call again, and tell how long that took."""

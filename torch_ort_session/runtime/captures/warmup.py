@@ -23,8 +23,8 @@ from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.program import (
     BoundStep,
     Call,
+    Frame,
     Program,
-    Values,
     bind_steps,
     execute,
 )
@@ -57,7 +57,7 @@ class Warmup:
     ready: Readiness | None = None
 
 
-def frame_of(program: Program, fed: Mapping[str, Value]) -> Values:
+def frame_of(program: Program, fed: Mapping[str, Value]) -> Frame:
     """Initial values with the feeds in place."""
     steps = program.steps
     values = list(steps.template)
@@ -264,7 +264,7 @@ def _one_by_one(members: Sequence[BoundStep], step: Step) -> BoundStep:
     calls: list[Call] = [member.call for member in members]
     inner = [member.step.outputs[0] for member in members[:-1]]
 
-    def call(values: Values) -> None:
+    def call(values: Frame) -> None:
         for each in calls:
             each(values)
         for value in inner:

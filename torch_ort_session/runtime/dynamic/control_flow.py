@@ -20,7 +20,7 @@ from torch_ort_session.runtime.dispatch.paths import Refused, record, replayed
 from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, reads, steady, varies
-from torch_ort_session.runtime.interpreter.program import Program, Values, bind_steps, check_formals, execute
+from torch_ort_session.runtime.interpreter.program import Frame, Program, bind_steps, check_formals, execute
 from torch_ort_session.runtime.recorders.api import Recording
 from torch_ort_session.runtime.validation.validator import met_bad_data
 from torch_ort_session.runtime.values.context import stepwise
@@ -38,7 +38,7 @@ _PATIENCE = 32
 _REST = 256
 """... for so many calls: where shapes grow from call to call none comes again."""
 
-Enter = Callable[["EngineState", "BodyPlan", Values], Body]
+Enter = Callable[["EngineState", "BodyPlan", Frame], Body]
 """Binds a body to the values of a run."""
 
 
@@ -50,7 +50,7 @@ class Door:
     def __init__(self) -> None:
         self.state: weakref.ref[EngineState] | None = None
 
-    def enter(self, body: BodySteps, program: Program, outer: Values) -> Body | None:
+    def enter(self, body: BodySteps, program: Program, outer: Frame) -> Body | None:
         """What runs the body; None where it runs step by step: see :class:`~.plan.steps.BodyRuns`."""
         state = None if self.state is None else self.state()
         if state is None or torch.is_grad_enabled() or stepwise() or state.reentrancy.depth > 1:
@@ -410,7 +410,7 @@ _Tensor = torch.Tensor
 Places = tuple[torch.Tensor | None, ...]
 
 
-class Nested:
+class BodyCall:
     """A body bound to the values of a run; see :class:`~torch_ort_session.ops.kernel.Body`.
 
     Attributes:
@@ -425,7 +425,7 @@ class Nested:
 
     __slots__ = ("facts", "filled", "lent", "outer", "plan", "same", "state")
 
-    def __init__(self, state: EngineState, plan: BodyPlan, outer: Values) -> None:
+    def __init__(self, state: EngineState, plan: BodyPlan, outer: Frame) -> None:
         self.state = state
         self.plan = plan
         self.facts = plan.facts
@@ -631,7 +631,7 @@ def _deliveries(
     return fed, Delivery((), in_place, lambda results, _: list(results))
 
 
-def enter(state: EngineState, plan: BodyPlan, outer: Values) -> Nested:
+def enter(state: EngineState, plan: BodyPlan, outer: Frame) -> BodyCall:
     """Bind a body to the values of a run.
 
     Args:
@@ -639,4 +639,4 @@ def enter(state: EngineState, plan: BodyPlan, outer: Values) -> Nested:
         plan: What is kept of the body.
         outer: The enclosing values; they stay as they are while the body is called.
     """
-    return Nested(state, plan, outer)
+    return BodyCall(state, plan, outer)

@@ -24,9 +24,15 @@ from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, speciali
 from torch_ort_session.runtime.dispatch.paths import Refused, breakage, by_steps, record
 from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
-from torch_ort_session.runtime.dynamic.residual import BY, Otherwise, Shortened, shortened
-from torch_ort_session.runtime.dynamic.shape_family import Form, Grown, described, grown_since, pace_of
-from torch_ort_session.runtime.dynamic.symbolic_tape import Weave
+from torch_ort_session.runtime.dynamic.residual import BY, AssumptionFailed, ResidualProgram, residual_program
+from torch_ort_session.runtime.dynamic.shape_family import (
+    Growth,
+    ShapeFamily,
+    described,
+    grown_since,
+    growth_pattern,
+)
+from torch_ort_session.runtime.dynamic.symbolic_tape import SymbolicTape
 from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program
@@ -54,7 +60,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Kept:
+class KeptGrowth:
     """What is kept for runs of one form.
 
     Attributes:
@@ -70,11 +76,11 @@ class Kept:
 
     first: Seen | None = None
     second: Seen | None = None
-    short: Shortened | None = None
+    short: ResidualProgram | None = None
     entry: GraphEntry | None = None
     wild: set[int] = field(default_factory=set)
     again: int = 0
-    weave: Weave | None = None
+    weave: SymbolicTape | None = None
     folded: Program | None = None
 
     @property
@@ -122,11 +128,11 @@ class Memo:
         self._limit = forms
         self._last: Signature | None = None
         # The form that grew last, and whether another run came since.
-        self._habit: tuple[Form | None, bool] = (None, False)
-        self._given: Grown | None = None
-        self.noted: Form | None = None
+        self._habit: tuple[ShapeFamily | None, bool] = (None, False)
+        self._given: Growth | None = None
+        self.noted: ShapeFamily | None = None
         self._bound: BoundProgram | None = None
-        self._kept: OrderedDict[Form, Kept] = OrderedDict()
+        self._kept: OrderedDict[ShapeFamily, KeptGrowth] = OrderedDict()
         self._children: weakref.WeakSet[Memo] = weakref.WeakSet()
 
     def child(self) -> Memo:
@@ -167,7 +173,7 @@ class Memo:
         for child in tuple(self._children):
             yield from child.captures()
 
-    def follow(self, signature: Signature, *, new: bool = True) -> Grown | None:
+    def follow(self, signature: Signature, *, new: bool = True) -> Growth | None:
         """Note the signature of a run; says what grew when the same dims grew twice.
 
         One larger run after a smaller one is no habit. Runs may come between that are new themselves, as
@@ -186,7 +192,7 @@ class Memo:
         self._habit = (grown.form, False)
         return grown if grown.form == form and (new or not gap) else None
 
-    def ongoing(self, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Grown | None:
+    def ongoing(self, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Growth | None:
         """What grew, when a run is like others whose steps are recorded as far as they do not grow.
 
         Args:
@@ -198,20 +204,22 @@ class Memo:
             captured whole.
         """
         for kept in reversed(self._kept.values()):
-            if kept.short is None or kept.short.pace is None or not kept.recorded:
+            if kept.short is None or kept.short.pattern is None or not kept.recorded:
                 continue
-            grown = kept.short.pace.grown(outputs, fed)
+            grown = kept.short.pattern.grown(outputs, fed)
             if grown is not None:
                 before, self._given = self._given, grown
                 return None if grown == before else grown
         return None
 
-    def latched(self, form: Form) -> bool:
+    def latched(self, form: ShapeFamily) -> bool:
         """Whether nothing is to be had for runs of a form."""
         kept = self._kept.get(form)
         return kept is not None and kept.latched
 
-    def kept(self, form: Form, program: Program, fold: Callable[[Program], Program] | None = None) -> Kept:
+    def kept(
+        self, form: ShapeFamily, program: Program, fold: Callable[[Program], Program] | None = None
+    ) -> KeptGrowth:
         """What is kept for runs of a form.
 
         Args:
@@ -222,7 +230,7 @@ class Memo:
         found = self._kept.get(form)
         if found is None:
             made = program if fold is None or not form[2] else fold(program)
-            found = Kept(folded=None if made is program else made)
+            found = KeptGrowth(folded=None if made is program else made)
             self._kept[form] = found
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)[1].forget()
@@ -238,7 +246,7 @@ class Memo:
                 kept.forget()
         self.noted = None
 
-    def knows_much(self, form: Form) -> bool:
+    def knows_much(self, form: ShapeFamily) -> bool:
         """Whether a good part of the steps is known beforehand, or may turn out to be."""
         kept = self._kept.get(form)
         return kept is None or kept.short is None or kept.short.dropped * _MUCH >= kept.short.total
@@ -271,7 +279,7 @@ def memo_of(state: EngineState) -> Memo:
     return cast(Memo, state.memo)
 
 
-def _recordings(kept: Kept) -> Iterator[str]:
+def _recordings(kept: KeptGrowth) -> Iterator[str]:
     """What of the steps that are left is replayed, and what is not and why."""
     entry = kept.entry
     if entry is None:
@@ -295,7 +303,7 @@ def _recordings(kept: Kept) -> Iterator[str]:
             yield f"{steps} from {first!r}: {region.reason.value}, {region.message}"
 
 
-def shorten(program: Program, kept: Kept, form: Form) -> None:
+def shorten(program: Program, kept: KeptGrowth, form: ShapeFamily) -> None:
     """Bind a program again, without the steps whose results are known.
 
     Args:
@@ -313,9 +321,9 @@ def shorten(program: Program, kept: Kept, form: Form) -> None:
     found = find_growth(program.steps, first.observation, second.observation, by, kept.wild)
     kept.forget()
     growing = growing_values(first.observation, second.observation, found, kept.wild)
-    kept.short = shortened(program.steps, found, growing)
+    kept.short = residual_program(program.steps, found, growing)
     rates = tuple(slope for slope, _ in slopes)
-    kept.short = replace(kept.short, slopes=rates, pace=pace_of(form, first.dims, rates))
+    kept.short = replace(kept.short, slopes=rates, pattern=growth_pattern(form, first.dims, rates))
     # Less may be known when it is made again, never more.
     known = found.constant.keys() | found.even.keys()
     kept.first, kept.second = _less(first, known), _less(second, known)
@@ -330,7 +338,7 @@ _LARGEST = 1 << 16
 """Elements of a value that is kept; a larger one is rather computed again."""
 
 
-def following(state: EngineState, signature: Signature, *, new: bool) -> Grown | None:
+def following(state: EngineState, signature: Signature, *, new: bool) -> Growth | None:
     """Note the signature of a run; says what grew when feeds grow and the memo may know something.
 
     Args:
@@ -354,7 +362,7 @@ def ongoing(
     keys: frozenset[str],
     fed: Mapping[str, Value],
     bound: tuple[BoundForm, ...],
-) -> Grown | None:
+) -> Growth | None:
     """What grew in a run that goes on as those before did, told without a signature.
 
     Args:
@@ -380,9 +388,9 @@ class _Run(NamedTuple):
     state: EngineState
     program: Program
     outputs: Sequence[str]
-    grown: Grown
+    grown: Growth
     fed: Mapping[str, Value]
-    kept: Kept
+    kept: KeptGrowth
     recording: bool
 
 
@@ -406,7 +414,7 @@ def run_growing(
     state: EngineState,
     program: Program,
     outputs: Sequence[str],
-    grown: Grown,
+    grown: Growth,
     fed: Mapping[str, Value],
     delivery: Delivery | None,
     recording: bool,
@@ -479,8 +487,8 @@ def _make(run: _Run) -> _Made:
     woven = kept.weave is not None and kept.weave.woven
     try:
         made = _shortened(run, short, entry, by)
-    except Otherwise as otherwise:
-        return _rebuilt(run, otherwise.value, again)
+    except AssumptionFailed as failed_assumption:
+        return _rebuilt(run, failed_assumption.value, again)
     except Exception as error:
         # Where the feeds are at fault the eager run says so in its own words; else what is kept is.
         made = again()
@@ -499,7 +507,7 @@ def _make(run: _Run) -> _Made:
     return _proven(run, made, again) if woven and kept.weave is not None else made
 
 
-def _shortened(run: _Run, short: Shortened, entry: GraphEntry, by: int) -> _Made:
+def _shortened(run: _Run, short: ResidualProgram, entry: GraphEntry, by: int) -> _Made:
     """A run of what is not known beforehand: replayed, else recorded, else step by step."""
     state, given, constants = run.state, short.fed(run.fed, by), short.program.constants
     observer = state.tracer.observer
@@ -511,7 +519,7 @@ def _shortened(run: _Run, short: Shortened, entry: GraphEntry, by: int) -> _Made
             run.kept.weave = _weave(run, found[0])
             return _Made(found[1], constants, found[0])
         for node in (row.node for row in found.report.rows if row.node and row.reason is Reason.DIVERGED):
-            raise Otherwise(_first_result(short, node))
+            raise AssumptionFailed(_first_result(short, node))
         state.dispatcher.declined(entry, found.report, lasting=found.lasting)
     captured = entry.captured
     if captured is None:
@@ -523,17 +531,17 @@ def _shortened(run: _Run, short: Shortened, entry: GraphEntry, by: int) -> _Made
     return _Made(results, constants, captured, replayed=True)
 
 
-def _first_result(short: Shortened, node: str) -> int:
+def _first_result(short: ResidualProgram, node: str) -> int:
     """The id of what a node makes."""
     step = next(step for step in short.program.steps.items if step.node.name == node)
     return next(value for value in step.outputs if value != NOTHING)
 
 
-def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: Weave | None) -> list[Any]:
+def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: SymbolicTape | None) -> list[Any]:
     """Replay what does not grow, and run the steps between, whose failures are the caller's to explain.
 
     Raises:
-        Otherwise: A step gave what no recording can read.
+        AssumptionFailed: A step gave what no recording can read.
     """
     for name, static in captured.copied:
         static.copy_(given[name])
@@ -557,7 +565,7 @@ def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: Weave | 
         for value, slot in stage.landings:
             made = frame[value]
             if made.shape != slot.shape or made.dtype is not slot.dtype:
-                raise Otherwise(value)
+                raise AssumptionFailed(value)
             frame[value] = slot.copy_(made)
     captured.done()
     if watching and weave is not None:
@@ -565,7 +573,7 @@ def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: Weave | 
     return [frame[value] for value in captured.warm.program.steps.outputs]
 
 
-def _weave(run: _Run, captured: CapturedGraph) -> Weave:
+def _weave(run: _Run, captured: CapturedGraph) -> SymbolicTape:
     """What makes strips of a capture's seams once two runs were watched."""
     first, second = run.kept.first, run.kept.second
     assert first is not None and second is not None
@@ -573,10 +581,10 @@ def _weave(run: _Run, captured: CapturedGraph) -> Weave:
     known = ((0, first.observation.specs), (by, second.observation.specs))
     assert run.kept.short is not None
     told = [name for _, names, _ in run.kept.short.even for name in names]
-    return Weave(captured, known, strips_for(run.state.device), told)
+    return SymbolicTape(captured, known, strips_for(run.state.device), told)
 
 
-def _entry(run: _Run, short: Shortened) -> GraphEntry:
+def _entry(run: _Run, short: ResidualProgram) -> GraphEntry:
     """What is known of captures before the first: whether there is anything to record."""
     warm, state = _warm(run, short), run.state
     parts = warm.program.steps, warm.static_values, warm.observation, state.device
@@ -585,7 +593,7 @@ def _entry(run: _Run, short: Shortened) -> GraphEntry:
     return GraphEntry(warm=warm, latched=not some or isinstance(state.recorder(), str))
 
 
-def _warm(run: _Run, short: Shortened) -> Warmup:
+def _warm(run: _Run, short: ResidualProgram) -> Warmup:
     """What a capture of all that does not grow starts from."""
     assert run.kept.second is not None
     seen, program = run.kept.second.observation, short.program
@@ -638,7 +646,7 @@ def _verified(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
     return eager
 
 
-def _distance(grown: Grown, kept: Kept) -> int | None:
+def _distance(grown: Growth, kept: KeptGrowth) -> int | None:
     """How much the first dim grew since the first run; None where the dims are no continuation of it."""
     if kept.first is None or grown.by is not None:
         return grown.by

@@ -10,11 +10,11 @@ import torch
 
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.growth import Even, Growth
+from torch_ort_session.plan.analysis.growth import Even, GrowthAnalysis
 from torch_ort_session.plan.lowering.steps import Step, Steps, input_params
 from torch_ort_session.plan.partition.regroup import regroup
-from torch_ort_session.runtime.dynamic.shape_family import Pace
-from torch_ort_session.runtime.interpreter.program import Call, Program, Values, bind_steps
+from torch_ort_session.runtime.dynamic.shape_family import GrowthPattern
+from torch_ort_session.runtime.interpreter.program import Call, Frame, Program, bind_steps
 from torch_ort_session.runtime.interpreter.views import View, find_views
 
 BY = "(growth)"
@@ -45,7 +45,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shortened:
+class ResidualProgram:
     """A program without the steps whose results are known.
 
     Attributes:
@@ -53,7 +53,7 @@ class Shortened:
             to each other. Its inputs are the feeds, the numbers that grow, and :data:`BY`. Steps refuse
             results whose dims are not what is assumed of them.
         slopes: What each grown dim grows by while the first grows by one.
-        pace: What tells such runs from others at once; None where a feed is no tensor.
+        pattern: What tells such runs from others at once; None where a feed is no tensor.
         even: Numbers to feed: what they are, the names of the values that hold them, and whether those are
             wanted as tensors.
         growing: Ids of values that are other ones in each run, by their dims or as numbers.
@@ -64,7 +64,7 @@ class Shortened:
 
     program: Program
     slopes: tuple[int, ...]
-    pace: Pace | None
+    pattern: GrowthPattern | None
     even: tuple[tuple[Even, tuple[str, ...], bool], ...]
     growing: frozenset[int]
     dropped: int
@@ -92,7 +92,7 @@ class Shortened:
         return given
 
 
-class Otherwise(SessionError):
+class AssumptionFailed(SessionError):
     """The dims of a value are not what was assumed; caught where the run was begun."""
 
     def __init__(self, value: int) -> None:
@@ -100,7 +100,7 @@ class Otherwise(SessionError):
         self.value = value
 
 
-def shortened(steps: Steps, found: Growth, growing: Collection[int]) -> Shortened:
+def residual_program(steps: Steps, found: GrowthAnalysis, growing: Collection[int]) -> ResidualProgram:
     """Bind steps again, without those whose results are known.
 
     Args:
@@ -141,10 +141,10 @@ def shortened(steps: Steps, found: Growth, growing: Collection[int]) -> Shortene
         )
         for bound in program.calls
     )
-    return Shortened(
+    return ResidualProgram(
         program=replace(program, calls=calls),
         slopes=(),
-        pace=None,
+        pattern=None,
         even=tuple((known, tuple(steps.names[v] for v in vs), wants) for (known, wants), vs in even.items()),
         growing=frozenset((*growing, by)),
         dropped=len(found.dropped),
@@ -153,7 +153,9 @@ def shortened(steps: Steps, found: Growth, growing: Collection[int]) -> Shortene
     )
 
 
-def _readers(items: tuple[Step, ...], outputs: tuple[int, ...], found: Growth) -> tuple[set[int], set[int]]:
+def _readers(
+    items: tuple[Step, ...], outputs: tuple[int, ...], found: GrowthAnalysis
+) -> tuple[set[int], set[int]]:
     """Known values that are read as numbers, and those that are read as tensors."""
     numbers: set[int] = set()
     tensors: set[int] = set(outputs)
@@ -173,10 +175,10 @@ def _checked(call: Call, assumed: Sequence[tuple[int, Even]], by: int) -> Call:
 
 
 def _checked_still(call: Call, value: int, dims: tuple[int, ...]) -> Call:
-    def checked(values: Values) -> None:
+    def checked(values: Frame) -> None:
         call(values)
         if values[value].shape != dims:
-            raise Otherwise(value)
+            raise AssumptionFailed(value)
 
     return checked
 
@@ -184,10 +186,10 @@ def _checked_still(call: Call, value: int, dims: tuple[int, ...]) -> Call:
 def _checked_even(call: Call, value: int, dims: Even, by: int) -> Call:
     base, slope = dims.base, dims.slope
 
-    def checked(values: Values) -> None:
+    def checked(values: Frame) -> None:
         call(values)
         grown = values[by]
         if values[value].shape != tuple([a + b * grown for a, b in zip(base, slope, strict=True)]):
-            raise Otherwise(value)
+            raise AssumptionFailed(value)
 
     return checked

@@ -19,12 +19,12 @@ _GROWN = -1
 Keys = tuple[tuple[str, int | bool], ...]
 """Names and values of key feeds."""
 
-Form = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...], Keys]
+ShapeFamily = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...], Keys]
 """A signature without the dims that grew: requested outputs, name, dtype, dims and device of feeds, and the
 key feeds that stayed as they were."""
 
 
-class Grown(NamedTuple):
+class Growth(NamedTuple):
     """A run whose feeds grew since the run before.
 
     Attributes:
@@ -33,12 +33,12 @@ class Grown(NamedTuple):
         by: How much the first of them grew since the first run that is kept; None where that is not known.
     """
 
-    form: Form
+    form: ShapeFamily
     dims: tuple[int, ...]
     by: int | None = None
 
 
-class Pace(NamedTuple):
+class GrowthPattern(NamedTuple):
     """How the dims of the feeds of a form grow together.
 
     Attributes:
@@ -50,14 +50,14 @@ class Pace(NamedTuple):
         lead: The feed whose dim is the first that grows, and the place of that dim.
     """
 
-    form: Form
+    form: ShapeFamily
     base: tuple[int, ...]
     slopes: tuple[int, ...]
     shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     rows: tuple[tuple[str, torch.dtype, torch.device, int], ...]
     lead: tuple[str, int]
 
-    def grown(self, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Grown | None:
+    def grown(self, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Growth | None:
         """What grew in a run of this form; None for any other run.
 
         Args:
@@ -86,10 +86,10 @@ class Pace(NamedTuple):
         for name, number in self.form[2]:
             if fed[name].item() != number:  # type: ignore[union-attr]
                 return None
-        return Grown(self.form, tuple([a + b * by for a, b in zip(self.base, self.slopes, strict=True)]), by)
+        return Growth(self.form, tuple([a + b * by for a, b in zip(self.base, self.slopes, strict=True)]), by)
 
 
-def pace_of(form: Form, base: tuple[int, ...], slopes: tuple[int, ...]) -> Pace | None:
+def growth_pattern(form: ShapeFamily, base: tuple[int, ...], slopes: tuple[int, ...]) -> GrowthPattern | None:
     """The pace of a form; None where a feed is no tensor.
 
     Args:
@@ -113,10 +113,10 @@ def pace_of(form: Form, base: tuple[int, ...], slopes: tuple[int, ...]) -> Pace 
                 place += 1
         number = shapes.setdefault((tuple(first), tuple(slope)), len(shapes))
         rows.append((name, dtype, device, number))
-    return None if lead is None else Pace(form, base, slopes, tuple(shapes), tuple(rows), lead)
+    return None if lead is None else GrowthPattern(form, base, slopes, tuple(shapes), tuple(rows), lead)
 
 
-def grown_since(before: Signature, after: Signature) -> Grown | None:
+def grown_since(before: Signature, after: Signature) -> Growth | None:
     """What grew from one run to another; None when nothing did, a dim shrank, or anything else differs.
 
     Bound tensors count as the feeds that they are; where they lie does not.
@@ -149,10 +149,10 @@ def grown_since(before: Signature, after: Signature) -> Grown | None:
         return None
     # A number that changes from run to run is data like any other.
     keys = after.keys if after.keys == before.keys else tuple([k for k in after.keys if k in before.keys])
-    return Grown((after.outputs, tuple(forms), keys), tuple(dims))
+    return Growth((after.outputs, tuple(forms), keys), tuple(dims))
 
 
-def described(form: Form) -> str:
+def described(form: ShapeFamily) -> str:
     """A form in words."""
     outputs, feeds, keys = form
     values = dict(keys)

@@ -19,8 +19,8 @@ from torch_ort_session.plan.analysis.growth import FARTHEST
 from torch_ort_session.plan.analysis.specs import Spec
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
 from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
-from torch_ort_session.runtime.dynamic.residual import Otherwise
-from torch_ort_session.runtime.interpreter.program import BoundStep, Values
+from torch_ort_session.runtime.dynamic.residual import AssumptionFailed
+from torch_ort_session.runtime.interpreter.program import BoundStep, Frame
 from torch_ort_session.runtime.recorders.tape.aten import facts_of
 from torch_ort_session.runtime.recorders.tape.native import NativeStrip
 
@@ -176,7 +176,7 @@ class _Trace(NamedTuple):
     seen: dict[tuple[int, int], Seen]
 
 
-class Weave:
+class SymbolicTape:
     """The seams of a growing capture, first watched and then made of strips.
 
     Attributes:
@@ -221,7 +221,7 @@ class Weave:
         """Go on without strips."""
         self.stages, self.make, self.proven = captured.stages, None, True
 
-    def watch(self, number: int, calls: Sequence[BoundStep], values: Values) -> None:
+    def watch(self, number: int, calls: Sequence[BoundStep], values: Frame) -> None:
         """Run a seam's steps and note what they come to."""
         for place, bound in enumerate(calls):
             if not _transparent(bound.step, self.steps) or self._reads_data(bound.step):
@@ -315,7 +315,7 @@ class _Strip:
         native: The strip.
         given: Ids of values that a run gives to it.
         runs: How much the two runs had grown.
-        known: See :class:`Weave`.
+        known: See :class:`SymbolicTape`.
         slots: Of values, where they are.
         count: Slots so far.
     """
@@ -365,7 +365,7 @@ class _Strip:
             last = forms if at == len(rows) - 1 else []
             self.native.add(name, overload, arguments, tensors, grown, results, last)
 
-    def call(self, wanted: list[int], by: int) -> Callable[[Values], None]:
+    def call(self, wanted: list[int], by: int) -> Callable[[Frame], None]:
         """What runs it.
 
         Args:
@@ -377,10 +377,10 @@ class _Strip:
         values_of = {slot: value for value, slot in self.slots.items()}
         outputs = tuple(wanted)
 
-        def call_strip(values: Values) -> None:
+        def call_strip(values: Frame) -> None:
             made = run([values[value] for value in given], values[by])
             if isinstance(made, int):
-                raise Otherwise(values_of[made])
+                raise AssumptionFailed(values_of[made])
             for value, tensor in zip(outputs, made, strict=True):
                 values[value] = tensor
 

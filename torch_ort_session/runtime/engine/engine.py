@@ -19,7 +19,7 @@ from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Ru
 from torch_ort_session.runtime.dispatch.state import EngineState, Reentrancy, reset_after_fork
 from torch_ort_session.runtime.dynamic.control_flow import Bodies, bodies_of, enter
 from torch_ort_session.runtime.dynamic.growing import Memo, memo_of
-from torch_ort_session.runtime.engine.fast_path import Shortcut, at_once, shortcut_to
+from torch_ort_session.runtime.engine.fast_path import FastReplay, fast_replay_of, try_replay
 from torch_ort_session.runtime.engine.run import PaddedRun, completed, run_eagerly
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program, builder
@@ -29,7 +29,7 @@ from torch_ort_session.runtime.recorders.devices import recorder_or_reason
 from torch_ort_session.runtime.validation.validator import word_for
 from torch_ort_session.runtime.values import feeds
 from torch_ort_session.runtime.values.context import RunModes, stepwise
-from torch_ort_session.runtime.values.feeds import Intake
+from torch_ort_session.runtime.values.feeds import FeedConverter
 from torch_ort_session.runtime.values.shapes import allowed, padding
 
 _PROGRAMS = 8
@@ -42,12 +42,12 @@ class OutputProgram(NamedTuple):
     Attributes:
         program: The steps.
         keys: Names of feeds whose value may be part of the signature.
-        intake: Converts and checks feeds.
+        feeds_of: Converts and checks feeds.
     """
 
     program: Program
     keys: frozenset[str]
-    intake: Intake
+    feeds_of: FeedConverter
 
 
 class Engine:
@@ -71,7 +71,7 @@ class Engine:
         self.lock = threading.RLock()
         self.validation = word_for(device, options)
         self.names = tuple(info.name for info in graph.outputs)
-        self.fast: Shortcut | None = None
+        self.fast: FastReplay | None = None
         self._weights: dict[str, Value] = {}
         self._programs: OrderedDict[tuple[str, ...], OutputProgram] = OrderedDict()
         bodies = Bodies(None if options.capture == "off" else enter)
@@ -119,7 +119,7 @@ class Engine:
                         return self._run(names, feed)
                 failed = None
                 if reentrancy.depth == 1 and self.fast is not None:
-                    replayed = at_once(self.fast, self.state, outputs, feed)
+                    replayed = try_replay(self.fast, self.state, outputs, feed)
                     if isinstance(replayed, list):
                         return replayed
                     failed = replayed
@@ -144,8 +144,8 @@ class Engine:
             failed: What the recording raised when this run was replayed at once.
         """
         state = self.state
-        program, keys, intake = self.program(names)
-        fed = intake(completed(state, feed))
+        program, keys, feeds_of = self.program(names)
+        fed = feeds_of(completed(state, feed))
         if state.tracer.observer.on:
             program = watch_program(program, fed, state.tracer)
         grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
@@ -177,7 +177,7 @@ class Engine:
     def _find_fast_path(self, entry: GraphEntry, names: tuple[str, ...], fed: Mapping[str, Value]) -> None:
         """Note how runs like the last one, a replay of an entry that came twice, are replayed at once."""
         if self.device.type == "cpu" and not self.state.verify:
-            self.fast = shortcut_to(entry, names, fed, names == self.names)
+            self.fast = fast_replay_of(entry, names, fed, names == self.names)
 
     def program(self, names: tuple[str, ...]) -> OutputProgram:
         """What runs for some outputs need; made when it is first asked for.
@@ -192,8 +192,8 @@ class Engine:
             places = zip(program.steps.input_names, program.steps.inputs, strict=True)
             keys = frozenset(name for name, place in places if place in candidates)
             on_host = program.steps.host_inputs
-            intake = Intake(self.graph.inputs, self.graph.initializers, self.device, on_host)
-            known = self._programs[names] = OutputProgram(program, keys, intake)
+            feeds_of = FeedConverter(self.graph.inputs, self.graph.initializers, self.device, on_host)
+            known = self._programs[names] = OutputProgram(program, keys, feeds_of)
             while len(self._programs) > _PROGRAMS:
                 self._programs.popitem(last=False)
         else:

@@ -56,7 +56,7 @@ class Alike:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shortcut:
+class FastReplay:
     """What a run must be like to be a replay of one recording, and that recording.
 
     Attributes:
@@ -86,9 +86,9 @@ class Shortcut:
     usual: bool
 
 
-def shortcut_to(
+def fast_replay_of(
     entry: GraphEntry, outputs: tuple[str, ...], fed: Mapping[str, Value], usual: bool
-) -> Shortcut | None:
+) -> FastReplay | None:
     """The shortcut for runs like the last one of an entry; None when they take more than one recording.
 
     Args:
@@ -118,7 +118,7 @@ def shortcut_to(
     parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.donation
     warm = captured.warm
     last = warm.program.validation, _checks(captured), warm.ready, usual
-    return Shortcut(entry, captured, outputs, *parts, *last)
+    return FastReplay(entry, captured, outputs, *parts, *last)
 
 
 def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Value]) -> Alike:
@@ -135,8 +135,8 @@ def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Val
     return Alike(tuple(rows), tuple(writes), threads, native)
 
 
-def at_once(
-    known: Shortcut, state: EngineState, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
+def try_replay(
+    known: FastReplay, state: EngineState, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
 ) -> list[Any] | Exception | None:
     """Replay a run that is like the one before.
 

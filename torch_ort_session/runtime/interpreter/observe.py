@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from torch_ort_session.plan.analysis.specs import Observation, Spec, spec_of
-from torch_ort_session.runtime.interpreter.program import Program, Values, raise_failure
+from torch_ort_session.runtime.interpreter.program import Frame, Program, raise_failure
 
 _Tensor = torch.Tensor
 _new = tuple.__new__
 
 
-def observe(program: Program, values: Values, static: Collection[int] = ()) -> Observation:
+def observe(program: Program, values: Frame, static: Collection[int] = ()) -> Observation:
     """Run every step on ``values`` and note the specs.
 
     Args:
@@ -89,7 +89,7 @@ class _Notes:
         views: Values that lie in the storage of each owner that has such.
     """
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Frame) -> None:
         self.values = values
         self.specs: list[Spec | None] = [None] * len(values)
         self.kinds: dict[int, str] = {}

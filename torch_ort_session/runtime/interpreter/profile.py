@@ -11,7 +11,7 @@ import torch
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import Step
 from torch_ort_session.plan.partition.segments import Region
-from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Program, Values
+from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Frame, Program
 from torch_ort_session.trace.observer import OP, SEAM, Facts, Observer
 from torch_ort_session.trace.tracer import Tracer
 
@@ -64,7 +64,7 @@ def _watched(bound: BoundStep, observer: Observer, kind: str, facts: Facts) -> B
 
 
 def _telling(call: Call, observer: Observer, kind: str, name: str, facts: Facts) -> Call:
-    def told(values: Values) -> None:
+    def told(values: Frame) -> None:
         with observer.span(kind, name, facts):
             call(values)
 

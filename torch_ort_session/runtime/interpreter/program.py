@@ -27,8 +27,8 @@ from torch_ort_session.plan.lowering.steps import (
 from torch_ort_session.runtime.validation.validator import ValidationWord
 from torch_ort_session.runtime.values.results import storages
 
-Values: TypeAlias = list[Any]
-Call: TypeAlias = Callable[[Values], None]
+Frame: TypeAlias = list[Any]
+Call: TypeAlias = Callable[[Frame], None]
 
 _FIXED = "fixed"
 """Form of an argument that is bound once, a constant's number."""
@@ -86,7 +86,7 @@ def _validation(steps: Steps) -> ValidationWord | None:
     return None
 
 
-def execute(program: Program, values: Values, calls: tuple[BoundStep, ...] | None = None) -> None:
+def execute(program: Program, values: Frame, calls: tuple[BoundStep, ...] | None = None) -> None:
     """Run steps on ``values``, dropping each value after its last use.
 
     Args:
@@ -109,7 +109,7 @@ def execute(program: Program, values: Values, calls: tuple[BoundStep, ...] | Non
         raise_failure(bound.step, program.steps, values, error)
 
 
-def raise_failure(step: Step, steps: Steps, values: Values, error: Exception) -> NoReturn:
+def raise_failure(step: Step, steps: Steps, values: Frame, error: Exception) -> NoReturn:
     """Raise what a step's failure is to its user.
 
     Raises:
@@ -211,7 +211,7 @@ def _positional(
     if not several and len(outputs) == 1 and all(form is None for _, form in sources):
         return _single(fn, tuple(value for value, _ in sources), outputs[0])
 
-    def arguments(values: Values) -> list[Any]:
+    def arguments(values: Frame) -> list[Any]:
         return [
             values[source] if form is None else source if form is _FIXED else _host(values[source], form)
             for source, form in sources
@@ -219,13 +219,13 @@ def _positional(
 
     if several:
 
-        def call_several(values: Values) -> None:
+        def call_several(values: Frame) -> None:
             _store(values, outputs, fn(*arguments(values)))
 
         return call_several
     output = outputs[0]
 
-    def call_general(values: Values) -> None:
+    def call_general(values: Frame) -> None:
         values[output] = fn(*arguments(values))
 
     return call_general
@@ -236,32 +236,32 @@ def _single(fn: Callable[..., Any], inputs: tuple[int, ...], output: int) -> Cal
     if len(inputs) == 1:
         (a,) = inputs
 
-        def call_one(values: Values) -> None:
+        def call_one(values: Frame) -> None:
             values[output] = fn(values[a])
 
         return call_one
     if len(inputs) == 2:
         a, b = inputs
 
-        def call_two(values: Values) -> None:
+        def call_two(values: Frame) -> None:
             values[output] = fn(values[a], values[b])
 
         return call_two
     if len(inputs) == 3:
         a, b, c = inputs
 
-        def call_three(values: Values) -> None:
+        def call_three(values: Frame) -> None:
             values[output] = fn(values[a], values[b], values[c])
 
         return call_three
 
-    def call_many(values: Values) -> None:
+    def call_many(values: Frame) -> None:
         values[output] = fn(*[values[i] for i in inputs])
 
     return call_many
 
 
-def _store(values: Values, outputs: tuple[int, ...], results: tuple[Value, ...]) -> None:
+def _store(values: Frame, outputs: tuple[int, ...], results: tuple[Value, ...]) -> None:
     if len(results) < len(outputs):
         raise ValueError(f"the kernel gave {len(results)} outputs, the node names {len(outputs)}")
     for output, result in zip(outputs, results, strict=False):
@@ -281,7 +281,7 @@ def _with_bodies(
     same = {part.name: getattr(step.ctx, part.name) for part in fields(step.ctx) if part.name != "bodies"}
     make = functools.partial(type(step.ctx), **same)
 
-    def call_bodies(values: Values) -> None:
+    def call_bodies(values: Frame) -> None:
         ctx = make(bodies=_Entered(programs, values))
         result = fn(*[values[i] if form is None else _host(values[i], form) for i, form in plan], ctx=ctx)
         _store(values, outputs, result if several else (result,))
@@ -294,7 +294,7 @@ class _Entered(Mapping[str, Body]):
 
     __slots__ = ("_outer", "_programs")
 
-    def __init__(self, programs: Mapping[str, tuple[BodySteps, Program]], outer: Values) -> None:
+    def __init__(self, programs: Mapping[str, tuple[BodySteps, Program]], outer: Frame) -> None:
         self._programs = programs
         self._outer = outer
 
@@ -321,7 +321,7 @@ class StepByStep:
 
     __slots__ = ("_body", "_outer", "_program")
 
-    def __init__(self, body: BodySteps, program: Program, outer: Values) -> None:
+    def __init__(self, body: BodySteps, program: Program, outer: Frame) -> None:
         self._body = body
         self._program = program
         self._outer = outer

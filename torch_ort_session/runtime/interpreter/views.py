@@ -17,7 +17,7 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
-from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Program, Values
+from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Frame, Program
 from torch_ort_session.trace import counters
 
 _STREAK = 2
@@ -158,7 +158,7 @@ class _Node:
         self.kept: _Kept | None = None
         self.off = False
 
-    def __call__(self, values: Values) -> None:
+    def __call__(self, values: Frame) -> None:
         plan = self.plan
         source = values[self.source]
         if plan.latched or self.off or not isinstance(source, torch.Tensor):
@@ -256,7 +256,7 @@ def view_difference(program: Program, views: tuple[View, ...]) -> str:
         views: Kept views of its steps.
     """
     for view in views:
-        values: Values = list(program.steps.template)
+        values: Frame = list(program.steps.template)
         for value, held in view.inputs.items():
             values[value] = held
         program.calls[view.place].call(values)

@@ -82,7 +82,7 @@ class Use(enum.Enum):
         HELD: Nothing: it stays where it is, and nobody frees it.
         INPUT: It is written before each replay; it may lie in a slot.
         SHARED: A region writes it and another one, or the user, reads it; it may lie in a slot.
-        GIVEN: The same, and it leaves as a result that nobody else reads: :meth:`Recording.give`.
+        GIVEN: The same, and it leaves as a result that nobody else reads: :meth:`Recording.donate`.
     """
 
     HELD = "held"
@@ -182,7 +182,7 @@ class Recording(Protocol):
             Refused: Memory that others read was written by no recorded call.
         """
 
-    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Move the bytes of results that leave by themselves into new tensors; once a replay."""
 
     def replay(self, word: torch.Tensor | None = None) -> bool:

@@ -10,7 +10,7 @@ import weakref
 
 import torch
 
-from torch_ort_session.runtime.recorders.tape.prepack import Packing
+from torch_ort_session.runtime.recorders.tape.prepack import Prepacked
 
 
 class Arena:
@@ -21,9 +21,9 @@ class Arena:
         packing: Weights that captures share in another order.
     """
 
-    def __init__(self, device: torch.device, packing: Packing | None = None) -> None:
+    def __init__(self, device: torch.device, packing: Prepacked | None = None) -> None:
         self.device = device
-        self.packing = packing or Packing()
+        self.packing = packing or Prepacked()
         self._blocks: list[weakref.ref[torch.Tensor]] = []
         self._inner: Arena | None = None
 

@@ -106,7 +106,7 @@ class CudaRecording:
             recording.finish(held)
         return Finished(RecordingStats(calls=len(recordings)), frozenset())
 
-    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Refused: a graph writes to the same bytes each time."""
         raise RuntimeError("results of a graph are copied")
 

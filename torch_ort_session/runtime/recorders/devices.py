@@ -14,7 +14,7 @@ from torch_ort_session.ops import native
 from torch_ort_session.runtime.recorders.api import Recorder
 from torch_ort_session.runtime.recorders.cuda import CudaRecorder
 from torch_ort_session.runtime.recorders.tape.native import NativeFeeds, NativeModule, NativeStrip
-from torch_ort_session.runtime.recorders.tape.prepack import Packing
+from torch_ort_session.runtime.recorders.tape.prepack import Prepacked
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
 
@@ -28,7 +28,7 @@ def unavailable(device: torch.device) -> str:
 
 
 def recorder_for(
-    device: torch.device, *, poison: bool = False, packing: Packing | None = None
+    device: torch.device, *, poison: bool = False, packing: Prepacked | None = None
 ) -> Recorder | None:
     """A fresh recorder, to be shared by the recordings of one plan.
 
@@ -48,7 +48,7 @@ def recorder_for(
     return None if module is None else TapeRecorder(module, poison=poison, packing=packing)
 
 
-def recorder_or_reason(device: torch.device, poison: bool, packing: Packing) -> Recorder | str:
+def recorder_or_reason(device: torch.device, poison: bool, packing: Prepacked) -> Recorder | str:
     """A recorder for one capture, or why there is none."""
     found = recorder_for(device, poison=poison, packing=packing)
     return found or unavailable(device) or "nothing can be recorded here"

@@ -396,7 +396,7 @@ _Array = np.ndarray
 _STRIDED = torch.strided
 
 
-class Intake:
+class FeedConverter:
     """Converts and checks feeds as :func:`.feeds.convert_all` does, at less cost for dims seen before.
 
     Args:

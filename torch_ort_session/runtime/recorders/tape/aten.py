@@ -57,7 +57,7 @@ _WRITERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class OpFacts:
+class OpTraits:
     """One op overload, as a recorder sees it.
 
     Attributes:
@@ -103,14 +103,14 @@ class OpFacts:
 
 
 @functools.cache
-def facts_of(op: OpOverload) -> OpFacts:
+def facts_of(op: OpOverload) -> OpTraits:
     """Read an op's schema and tags."""
     schema = op._schema
     namespace, _, base = schema.name.partition("::")
     arguments = tuple((a.name, a.default_value if a.has_default_value() else None) for a in schema.arguments)
     writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
     names = [name for name, _ in arguments]
-    return OpFacts(
+    return OpTraits(
         name=(schema.name, schema.overload_name),
         arguments=arguments,
         refusal=_refusal(op, schema.name == "aten::index"),

@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
     weight: torch.Tensor
 
 
-class Packing:
+class Prepacked:
     """Packed weights of one session. Its captures share them, and they live as long as one of those does."""
 
     def __init__(self) -> None:

@@ -15,10 +15,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.runtime.recorders.api import Diverged, Finished, RecordingStats, Refused, Shared, Use
-from torch_ort_session.runtime.recorders.tape.aten import Call, OpFacts, facts_of, rewritten, scratch_of
+from torch_ort_session.runtime.recorders.tape.aten import Call, OpTraits, facts_of, rewritten, scratch_of
 from torch_ort_session.runtime.recorders.tape.memory import Life, Notes, Part, Reuse, alike, lay_out
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
-from torch_ort_session.runtime.recorders.tape.prepack import ONEDNN, TRANSPOSED, Packing
+from torch_ort_session.runtime.recorders.tape.prepack import ONEDNN, TRANSPOSED, Prepacked
 
 
 class TapeRecording:
@@ -120,8 +120,8 @@ class TapeRecording:
         views = sum(recording.stats.views for recording in recordings)
         return Finished(replace(stats, calls=calls, views=views), given)
 
-    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Move results' bytes into new tensors; see :meth:`~.recording.Recording.give`."""
+    def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Move results' bytes into new tensors; see :meth:`~.recording.Recording.donate`."""
         return self._native.give(results)
 
     def replay(self, word: torch.Tensor | None = None) -> bool:
@@ -188,8 +188,10 @@ class TapeRecorder:
         packing: Packs the weights of convolutions.
     """
 
-    def __init__(self, native: NativeModule, *, poison: bool = False, packing: Packing | None = None) -> None:
-        self._native, self._poison, self._packing = native, poison, packing or Packing()
+    def __init__(
+        self, native: NativeModule, *, poison: bool = False, packing: Prepacked | None = None
+    ) -> None:
+        self._native, self._poison, self._packing = native, poison, packing or Prepacked()
 
     def record(self, body: Callable[[], None]) -> TapeRecording:
         """Run ``body`` without gradients and record its calls; see :class:`~.recording.Recorder`."""
@@ -267,7 +269,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         scratch: Calls that take bytes for themselves, with how many.
     """
 
-    def __init__(self, native: NativeModule, tape: NativeTape, packing: Packing) -> None:
+    def __init__(self, native: NativeModule, tape: NativeTape, packing: Prepacked) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.native, self.packing = native, packing
         self.tape = tape
@@ -313,7 +315,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _write(
         self,
-        facts: OpFacts,
+        facts: OpTraits,
         full: list[Any],
         inputs: list[torch.Tensor],
         listed: list[torch.Tensor | None],
@@ -350,7 +352,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._add(facts, full, listed, results, fresh)
         return ""
 
-    def _reads_blank(self, facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> bool:
+    def _reads_blank(self, facts: OpTraits, full: list[Any], inputs: list[torch.Tensor]) -> bool:
         """Whether a call reads what was allocated and filled, if at all, out of the dispatcher's sight."""
         unread = [argument for place, argument in enumerate(full) if place in facts.unread]
         passed = set(self.native.storage_keys(_tensors(unread))) if unread else set()
@@ -372,7 +374,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _add(
         self,
-        facts: OpFacts,
+        facts: OpTraits,
         full: list[Any],
         listed: list[torch.Tensor | None],
         results: list[torch.Tensor],
@@ -413,7 +415,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.tape.add(name, overload, arguments, [])
 
 
-def _objection(facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> str:
+def _objection(facts: OpTraits, full: list[Any], inputs: list[torch.Tensor]) -> str:
     """Why this call of an op cannot be recorded though others can."""
     if any(t.device.type != "cpu" for t in inputs):
         return "it takes a tensor of another device"
@@ -424,7 +426,7 @@ def _objection(facts: OpFacts, full: list[Any], inputs: list[torch.Tensor]) -> s
     return ""
 
 
-def _still(facts: OpFacts, full: list[Any]) -> bool:
+def _still(facts: OpTraits, full: list[Any]) -> bool:
     """Whether the arguments of an op that may drop out elements say that none is."""
     named = {name: value for (name, _), value in zip(facts.arguments, full, strict=True)}
     if "generator" in named:
