@@ -54,7 +54,8 @@ def test_every_half_becomes_the_nearest_8_bit_float(
 @pytest.mark.parametrize(("element", "kind"), EIGHT_BITS)
 def test_float64_is_rounded_once(element: ElementType, kind: type) -> None:
     values = np.unique(np.arange(256, dtype=np.uint8).view(kind).astype(np.float64))
-    values = values[np.isfinite(values) & (values >= 0)]
+    # np.unique keeps either zero; a conversion rounds to the positive one.
+    values = np.abs(values[np.isfinite(values) & (values >= 0)])
     low, high = values[:-1], values[1:]
     middle = (low + high) / 2
     # Nearer to one neighbour than float32 can say.

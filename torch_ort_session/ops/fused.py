@@ -24,11 +24,11 @@ def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor |
     Returns:
         The last row's result.
     """
-    done = chain(xs, program, constants, out=out)
-    if done is not None:
-        return done
-    made = composite(xs, program, constants)
-    return made if out is None else out.copy_(made)
+    y = chain(xs, program, constants, out=out)
+    if y is not None:
+        return y
+    y = composite(xs, program, constants)
+    return y if out is None else out.copy_(y)
 
 
 FUSED: Kernel = kernels_of(fused)[0]

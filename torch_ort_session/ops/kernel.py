@@ -27,7 +27,7 @@ TensorSequence = Annotated[tuple[Any, ...], SEQUENCE_MARK]
 """A sequence value, one result (a plain ``tuple[...]`` return annotation means several outputs)."""
 
 Value: TypeAlias = torch.Tensor | Strings | tuple[Any, ...] | None
-"""What a frame holds: a tensor, strings, a sequence (tuple), or None for an absent optional."""
+"""Content of a place in a frame: a tensor, strings, a sequence (tuple), or None for an absent optional."""
 
 
 class Body(Protocol):
@@ -49,10 +49,10 @@ class Body(Protocol):
 
 
 class Validation(Protocol):
-    """Where kernels report bad data without a host read.
+    """Receiver of kernels' reports of bad data, without a host read.
 
     Attributes:
-        on: Whether anybody asks, in the run that is under way.
+        on: Whether the run that is under way notes bad data.
     """
 
     on: bool
@@ -75,18 +75,18 @@ class Validation(Protocol):
         ...
 
     def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
-        """For ops that note bad data themselves: the number of a node, and the word if somebody asks."""
+        """Number of a node, and the word while ``on``: for ops that note bad data themselves."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class KernelContext:
-    """What a kernel may ask for beyond its schema.
+    """Facts of a node and a run that its schema does not carry.
 
     Attributes:
         node: The node being run.
         device: The session's device: where a kernel without tensor inputs makes its result.
-        wanted: For each output of the node, whether anybody reads it.
+        wanted: For each output of the node, whether it is read.
         input_types: ONNX element types of the inputs, None where the model does not tell. They tell int4
             from int8 where both are carried by one torch dtype (see ``ir.types``).
         output_types: The same for the outputs.
@@ -103,7 +103,7 @@ class KernelContext:
     validation: Validation | None = None
 
     def wants(self, index: int) -> bool:
-        """Whether output ``index`` is read by anybody."""
+        """Whether output ``index`` is read."""
         return index < len(self.wanted) and self.wanted[index]
 
     def input_type(self, index: int) -> ElementType | None:
@@ -226,9 +226,9 @@ def kernel(
     def declare(fn: _Fn) -> _Fn:
         signature = signature_of(fn, tuple(host))
         names = {param.name for param in signature.inputs}
-        for given in (*host, *((view_of,) if view_of else ())):
-            if given not in names:
-                raise TypeError(f"kernel {op}: {given!r} is not a positional parameter of {fn.__name__}")
+        for name in (*host, *((view_of,) if view_of else ())):
+            if name not in names:
+                raise TypeError(f"kernel {op}: {name!r} is not a positional parameter of {fn.__name__}")
         record = Kernel(
             op=op,
             domain=domain,

@@ -20,7 +20,7 @@ def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
     Raises:
         TypeError: Two kernels claim one revision.
     """
-    found: dict[tuple[str, str], dict[int, Kernel]] = {}
+    revisions: dict[tuple[str, str], dict[int, Kernel]] = {}
     for package_name in _PACKAGES:
         package = importlib.import_module(f"torch_ort_session.ops.{package_name}")
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -29,7 +29,7 @@ def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
                 if getattr(item, "__module__", None) != module.__name__:
                     continue
                 for kernel in kernels_of(item):
-                    served = found.setdefault((kernel.domain, kernel.op), {})
+                    served = revisions.setdefault((kernel.domain, kernel.op), {})
                     for since in kernel.since:
                         if since in served:
                             raise TypeError(
@@ -38,7 +38,7 @@ def kernels() -> Mapping[tuple[str, str], tuple[Kernel, ...]]:
                                 f"{kernel.fn.__module__}.{kernel.fn.__name__}"
                             )
                         served[since] = kernel
-    return {key: tuple(dict.fromkeys(served.values())) for key, served in found.items()}
+    return {key: tuple(dict.fromkeys(served.values())) for key, served in revisions.items()}
 
 
 @functools.cache

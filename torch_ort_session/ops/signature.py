@@ -1,4 +1,4 @@
-"""What the signature of a kernel's function says: its inputs and attributes, and what else it is given."""
+"""Signatures of kernels' functions: inputs, attributes, and whether they take a context."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AttributeParam:
 
 @dataclass(frozen=True, slots=True)
 class KernelSignature:
-    """What the function's signature says.
+    """Parsed signature of a kernel's function.
 
     Attributes:
         inputs: Positional parameters.

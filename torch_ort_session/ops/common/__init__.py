@@ -1,1 +1,1 @@
-"""What several op families share."""
+"""Helpers that several families of operators share."""

@@ -1,4 +1,4 @@
-"""What attention operators share: heads, visibility masks, the fused form and the spelled-out one.
+"""Shared parts of attention operators: heads, visibility masks, the fused form and the spelled-out one.
 
 Tensors are q [B, H, L, D], k [B, G, S, D] and v [B, G, S, E], where H is a multiple of G and each key head
 serves H / G neighbouring query heads.

@@ -51,8 +51,8 @@ def requantized(
         if factor.dtype is torch.float32 and all(map(_one_byte, zeros)):
             op = native.cpu_op("requantize", x, factor, *zeros)
             if op is not None:
-                made: Tensor = op(x, x_zero, factor, divide, zero, dtype)
-                return made
+                y: Tensor = op(x, x_zero, factor, divide, zero, dtype)
+                return y
     wide = x if x_zero is None else shifted(x, x_zero)
     return round_into(torch.div(wide, factor) if divide else wide * factor, zero, element)
 
@@ -83,8 +83,8 @@ def pair(
     if fits and a[0].dtype in _BYTES and b[0].dtype is a[0].dtype and all(map(_one_byte, zeros)):
         op = native.cpu_op("quantized_pair", a[0], b[0], *scales, *zeros)
         if op is not None:
-            made: Tensor = op(*a, *b, scale, zero, product)
-            return made
+            y: Tensor = op(*a, *b, scale, zero, product)
+            return y
     element = element_type_of(a[0].dtype)
     left, right = shifted(a[0], a[2]), shifted(b[0], b[2])
     if product:
@@ -103,8 +103,8 @@ def of_each(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     if op is None:
         return function(x)
     low = -128 if x.dtype is torch.int8 else 0
-    made: Tensor = op(x, function(torch.arange(low, low + 256, dtype=x.dtype)))
-    return made
+    y: Tensor = op(x, function(torch.arange(low, low + 256, dtype=x.dtype)))
+    return y
 
 
 def shifted(x: Tensor, zero: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What kernels ask of integers that are no indices counted from the end: bounds, and no division by zero."""
+"""Checks of integers that are no indices counted from the end: bounds, and no division by zero."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_range(values: Tensor, low: int, high: int, flag: Flag, ctx: KernelCont
 
     Raises:
         IndexError: No number is valid, and one is given.
-        RuntimeError: A number lies outside, and nobody else would be told.
+        RuntimeError: A number lies outside, and the run notes no bad data.
     """
     validation = ctx.validation
     if validation is not None and validation.on:
@@ -62,7 +62,7 @@ def check_lengths(lengths: Tensor | None, most: int, ctx: KernelContext) -> Tens
 
 
 def check_each(good: Tensor, flag: Flag, ctx: KernelContext) -> bool:
-    """Note the place of the first bad one of some items, where somebody asks.
+    """Note the place of the first bad one of some items, where the run notes bad data.
 
     Args:
         good: bool, whether each is.
@@ -70,7 +70,7 @@ def check_each(good: Tensor, flag: Flag, ctx: KernelContext) -> bool:
         ctx: Context of the running kernel, which must be declared with ``checks=``.
 
     Returns:
-        Whether somebody asks; then torch must not see the bad ones. Where nobody does it refuses them.
+        Whether the run notes bad data; then torch must not see the bad ones. Otherwise it refuses them.
     """
     validation = ctx.validation
     if validation is None or not validation.on:
@@ -81,7 +81,7 @@ def check_each(good: Tensor, flag: Flag, ctx: KernelContext) -> bool:
 
 
 def check_divisor(dividend: Tensor, divisor: Tensor, ctx: KernelContext) -> Tensor:
-    """A divisor whose zeros are noted and replaced by 1; where nobody asks torch refuses them on the CPU.
+    """A divisor whose zeros are noted and replaced by 1; on the CPU torch refuses them where none are noted.
 
     Args:
         dividend: What is divided; nothing is wrong with a divisor of nothing.
@@ -116,28 +116,28 @@ def looks_at_floats(
     return True
 
 
-def given(
+def has_input(
     *places: int,
 ) -> Callable[[Node, Sequence[ElementType | None], Sequence[Value], Validation], bool]:
     """Whether a node has one of some optional inputs, for ``checks=``."""
 
-    def asked(
+    def has_one(
         node: Node, types: Sequence[ElementType | None], constants: Sequence[Value], validation: Validation
     ) -> bool:
         return any(place < len(node.inputs) and node.inputs[place] != "" for place in places)
 
-    return asked
+    return has_one
 
 
 def counts_routes(
     node: Node, types: Sequence[ElementType | None], constants: Sequence[Value], validation: Validation
 ) -> bool:
-    """Whether somebody asks how often a mixture chooses each expert, for ``checks=``."""
+    """Whether the choices of a mixture's experts are counted, for ``checks=``."""
     return validation.counting
 
 
 def note_routes(experts: Tensor, count: int, ctx: KernelContext) -> None:
-    """Count the experts that a mixture chose, where somebody asks.
+    """Count the experts that a mixture chose, where they are counted.
 
     Args:
         experts: int64 of any shape.

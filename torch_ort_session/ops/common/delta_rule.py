@@ -33,7 +33,7 @@ def rule(name: str, decay: Tensor | None, beta: Tensor | None) -> tuple[bool, bo
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk along the steps gives.
+    """Results of a walk along the steps.
 
     Attributes:
         reads: What each step reads [..., T, E], in the leading dims of the queries.

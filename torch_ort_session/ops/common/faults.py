@@ -1,4 +1,4 @@
-"""What kernels may find wrong with their data: a flag for each kind of fault.
+"""Faults in data that kernels may find: a flag for each kind.
 
 `csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/validation/word.py` a sentence for
 each.
@@ -29,6 +29,6 @@ class Flag(IntEnum):
 
     @property
     def what(self) -> str:
-        """What it is that is wrong, such as ``an index``."""
+        """Name of what is wrong with its article, such as ``an index``."""
         article = "an" if self.name[0] in "AEIOU" else "a"
         return f"{article} {self.name.lower()}"

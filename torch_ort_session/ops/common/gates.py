@@ -13,7 +13,7 @@ _DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
 class Gate(IntEnum):
-    """What x is multiplied by; the numbers are those of ``csrc/include/tos/activations.h``."""
+    """Factor of x; the numbers are those of ``csrc/include/tos/activations.h``."""
 
     GELU = 0
     """The normal distribution function of x."""
@@ -66,5 +66,5 @@ def activated(
     if op is None:
         return None
     bias = None if bias is None else bias.contiguous()
-    made: Tensor = op(x, up, bias, int(kind), halves, alpha, beta, limit, rounded)
-    return made
+    y: Tensor = op(x, up, bias, int(kind), halves, alpha, beta, limit, rounded)
+    return y

@@ -60,13 +60,13 @@ def take(data: torch.Tensor, index: torch.Tensor, ctx: KernelContext) -> torch.T
         try:
             return torch.take(data, index)
         except IndexError:
-            # Good indices cost no check. A recording, which somebody watches, must not raise in a replay.
+            # Good indices cost no check. A recording, which is watched, must not raise in a replay.
             pass
     return torch.take(data, check_index(index, data.shape[0], ctx))
 
 
 def torch_refuses(index: torch.Tensor, ctx: KernelContext) -> bool:
-    """Whether nobody but torch looks at an index, so that it may be handed on as it came."""
+    """Whether torch alone refuses a bad index, so that the index may be handed on as it came."""
     return (ctx.validation is None or not ctx.validation.on) and index.device.type in _REFUSING
 
 

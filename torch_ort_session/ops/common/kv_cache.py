@@ -16,7 +16,7 @@ from torch_ort_session.ops.common.widen import typed
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How a cache holds its numbers.
+    """The form in which a cache holds its numbers.
 
     Attributes:
         scale: What a stored number is multiplied by, broadcastable to the cache; None where it holds floats.
@@ -30,7 +30,7 @@ class Stored:
 
 
 def stored(kind: str, scale: Tensor | None, bits: int, past: Tensor | None) -> Stored:
-    """How a cache holds its numbers, by the attributes of a node.
+    """The form in which a cache holds its numbers, by the attributes of a node.
 
     Raises:
         ValueError: A quantized cache has no scale.
@@ -60,7 +60,7 @@ def quantized(x: Tensor, how: Stored) -> Tensor:
 
 
 def dequantized(cache: Tensor, how: Stored, dtype: torch.dtype) -> Tensor:
-    """What a cache holds, as floats [B, G, S, D]."""
+    """The numbers of a cache, as floats [B, G, S, D]."""
     if how.scale is None:
         return cache
     if how.packed:
@@ -143,7 +143,7 @@ class Window:
 
 
 def window(capacity: int, width: int, length: int, valid: Tensor, count: Tensor | None) -> Window:
-    """Where rows lie in a cache of ``capacity`` rows that keeps at least the last ``width`` positions.
+    """Places of rows in a cache of ``capacity`` rows that keeps at least the last ``width`` positions.
 
     Args:
         capacity: C.
@@ -173,7 +173,7 @@ def window(capacity: int, width: int, length: int, valid: Tensor, count: Tensor 
 
 
 def in_window(rows: Window, width: int, bias: Tensor | None) -> Tensor:
-    """What each query sees of a cache of a window and the new rows, with the bias of their positions.
+    """Mask of what each query sees of a cache of a window and the new rows, with the bias of their positions.
 
     Args:
         rows: Where they lie.
@@ -207,7 +207,7 @@ def kept(past: Tensor, new: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _resident(total: Tensor, capacity: int, width: int) -> Tensor:
-    """How many of so many positions a cache holds, after as few evictions as make them fit."""
+    """Number of rows, of so many positions, that a cache holds after as few evictions as make them fit."""
     step = capacity - width + 1
     over = (total - capacity).clamp(min=0)
     return total - step * torch.div(over + step - 1, step, rounding_mode="floor")

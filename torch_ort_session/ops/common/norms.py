@@ -50,5 +50,5 @@ def row_norm(
     op = native.device_op("skip_rms_norm", x, skip, *parts)
     if op is None:
         return None
-    made: tuple[Tensor, Tensor, Tensor] = op(x, skip, bias, gamma, epsilon, wants_total, wants_inverse)
-    return made
+    results: tuple[Tensor, Tensor, Tensor] = op(x, skip, bias, gamma, epsilon, wants_total, wants_inverse)
+    return results

@@ -39,8 +39,7 @@ def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
         if mask.shape[-1] != count or mask.dim() > 4 or mask.dtype not in (torch.bool, q.dtype):
             return None
         mask = mask[(None,) * (4 - mask.dim())]
-    given = (q, k, v) if mask is None else (q, k, v, mask)
-    op = native.device_op("gqa_decode", *given)
+    op = native.device_op("gqa_decode", q, k, v, mask)
     if op is None:
         return None
     if mask is not None and mask.dtype is torch.bool:
@@ -58,5 +57,5 @@ def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
         *(q.shape[1], groups, 1.0 / math.sqrt(width) if scale is None else scale, -1, 0.0),
         *(False, False, 0, None),
     )[0]
-    made: Tensor = y.reshape(batch, 1, q.shape[1], width).transpose(1, 2)
-    return made
+    heads: Tensor = y.reshape(batch, 1, q.shape[1], width).transpose(1, 2)
+    return heads

@@ -1,4 +1,4 @@
-"""What a kernel makes of its attributes once, and keeps as long as its step lives."""
+"""Values that a kernel makes of its attributes once, and keeps as long as its step lives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MADE: WeakKeyDictionary[KernelContext, dict[str, Any]] = WeakKeyDictionary()
 
 
 def prepared(ctx: KernelContext, make: Callable[[], _R], name: str = "") -> _R:
-    """What ``make`` returned for this step; it is called on first use, which is never within a capture.
+    """Result of ``make`` for this step; it is called on first use, which is never within a capture.
 
     Args:
         ctx: The context of the step.

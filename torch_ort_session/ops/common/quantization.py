@@ -1,4 +1,4 @@
-"""What quantizing operators share: granularity of scales, ranges of the integer types, rounding into them.
+"""Granularity of scales, ranges of the integer types, and rounding into them.
 
 Source: https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 """

@@ -1,4 +1,4 @@
-"""What RNN, GRU and LSTM share: directions, sequence lengths, and the two ways to run a layer.
+"""Shared parts of RNN, GRU and LSTM: directions, sequence lengths, and the two ways to run a layer.
 
 A *cell* computes one step and serves every attribute; a *layer* is torch's fused one. Shapes here are those
 of ``layout=0``: sequences ``[time, batch, features]``, states ``[directions, batch, hidden]``.
@@ -117,16 +117,16 @@ def ready(
 def outputs(
     y: Tensor, states: States, layout: int, dtype: torch.dtype, wanted: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Y and the final states in the operator's layout and dtype; None for what nobody reads."""
-    found: list[Tensor | None] = []
+    """Y and the final states in the operator's layout and dtype; None for those that no node reads."""
+    results: list[Tensor | None] = []
     for index, value in enumerate((y, *states)):
         if index >= len(wanted) or not wanted[index]:
-            found.append(None)
+            results.append(None)
             continue
         if layout:
             value = value.permute(2, 0, 1, 3) if index == 0 else value.transpose(0, 1)
-        found.append(value.to(dtype))
-    return found
+        results.append(value.to(dtype))
+    return results
 
 
 def unroll(
@@ -240,12 +240,12 @@ def torch_parameters(w: Tensor, r: Tensor, b: Tensor | None, order: Sequence[int
     biases = None if biases is None else _reordered(biases, order)
     if w.device.type == "cuda":
         w, r, biases = _in_one_block(w, r, biases)
-    found = [list(pair) for pair in zip(w.unbind(0), r.unbind(0), strict=True)]
+    weights = [list(pair) for pair in zip(w.unbind(0), r.unbind(0), strict=True)]
     if biases is not None:
         rows = biases.unbind(0)
-        for direction, own in enumerate(found):
+        for direction, own in enumerate(weights):
             own += rows[2 * direction : 2 * direction + 2]
-    return found
+    return weights
 
 
 def _reordered(gates: Tensor, order: Sequence[int]) -> Tensor:

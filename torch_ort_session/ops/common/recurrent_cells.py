@@ -146,8 +146,8 @@ def _projection(w: Tensor, bias: Tensor | None) -> Callable[[Tensor], Gates]:
         if w.dim() == 2:
             return (F.linear(x, w, bias),)
         flat = x.flatten(1, 2)
-        made = torch.bmm(flat, w.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, w.mT)
-        return (made.reshape(*x.shape[:3], w.shape[1]),)
+        gates = torch.bmm(flat, w.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, w.mT)
+        return (gates.reshape(*x.shape[:3], w.shape[1]),)
 
     return project
 
@@ -156,8 +156,8 @@ def _split_projection(w: Tensor, bias: Tensor | None, at: int) -> Callable[[Tens
     whole = _projection(w, bias)
 
     def project(x: Tensor) -> Gates:
-        (made,) = whole(x)
-        return made[..., :at], made[..., at:]
+        (gates,) = whole(x)
+        return gates[..., :at], gates[..., at:]
 
     return project
 

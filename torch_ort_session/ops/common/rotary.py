@@ -58,8 +58,8 @@ def turned(
 ) -> Tensor | None:
     """Heads rotated by the angles of their token's position, in one pass.
 
-    None where plain ops have to do it: where :func:`.native.device_op` gives none, where nobody asks about
-    bad positions, and for what is not of one float type and of the shapes below.
+    None where plain ops have to do it: where :func:`.native.device_op` gives none, where bad
+    positions are not noted, and for what is not of one float type and of the shapes below.
 
     Args:
         x: float32, float16 or bfloat16 [B, H, L, D], or [B, L, H * D].
@@ -98,5 +98,5 @@ def turned(
     op = native.device_op("rotary", x, cos, sin, positions)
     if op is None:
         return None
-    made: Tensor = op(x, cos.contiguous(), sin.contiguous(), positions, heads, interleaved, number, word)
-    return made
+    rotated: Tensor = op(x, cos.contiguous(), sin.contiguous(), positions, heads, interleaved, number, word)
+    return rotated

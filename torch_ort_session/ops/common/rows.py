@@ -23,7 +23,7 @@ _PIECE = 16
 def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor | None:
     """``a @ b + bias`` by the compiled op, None where torch's own product has to do it.
 
-    It serves one row and a weight of many bytes, where nobody asks for gradients.
+    It serves one row and a weight of many bytes, where no gradients are wanted.
 
     Args:
         a: bfloat16 or float16 [..., K].
@@ -59,5 +59,5 @@ def _in_pieces(weight: Tensor) -> bool:
 
 
 def differentiated(*tensors: Tensor) -> bool:
-    """Whether somebody may ask for gradients by one of these."""
+    """Whether gradients by one of these may be wanted."""
     return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)

@@ -54,13 +54,13 @@ def _texts(result: object, texts: Strings) -> object:
 def array(texts: Iterable[object], shape: tuple[int, ...] | None = None) -> Strings:
     """A string tensor of the given texts, one-dimensional without a shape."""
     items = list(texts)
-    made = np.empty(len(items), dtype=object)
-    made[:] = items
-    return made if shape is None else made.reshape(shape)
+    strings = np.empty(len(items), dtype=object)
+    strings[:] = items
+    return strings if shape is None else strings.reshape(shape)
 
 
 def numbers(values: Iterable[int], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """What was found of each string, as a tensor of their shape.
+    """Numbers, one of each string, as a tensor of their shape.
 
     numpy reads Python's numbers several times as fast as torch: 5,000 in 0.06 ms instead of 0.5.
     """

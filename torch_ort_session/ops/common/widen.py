@@ -64,7 +64,7 @@ def with_bits(fn: Callable[..., Tensor], *xs: Tensor, out: Tensor | None = None)
 
 
 def typed(bits: Tensor, dtype: torch.dtype) -> Tensor:
-    """What :func:`same_bits` made, in its dtype again.
+    """Result of :func:`same_bits`, in its dtype again.
 
     A tensor that is seen as another type, even as its own one, has no gradient.
     """
@@ -90,7 +90,7 @@ def ordered(x: Tensor) -> Tensor:
 
 
 def unordered(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """What :func:`ordered` made, in its unsigned dtype again; a no-op for other dtypes."""
+    """Result of :func:`ordered`, in its unsigned dtype again; a no-op for other dtypes."""
     if dtype not in UNSIGNED:
         return x
     return (x ^ torch.iinfo(x.dtype).min).view(dtype)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_ort_session.ops.common import recurrent
 from torch_ort_session.ops.common import recurrent_activations as functions_of
-from torch_ort_session.ops.common.checks import check_lengths, given
+from torch_ort_session.ops.common.checks import check_lengths, has_input
 from torch_ort_session.ops.common.recurrent import Cell, States
 from torch_ort_session.ops.common.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -19,7 +19,7 @@ from torch_ort_session.ops.onnx.quantize import dynamic_quantize_linear
     "DynamicQuantizeLSTM",
     domain="com.microsoft",
     since=(1,),
-    checks=given(4),
+    checks=has_input(4),
     native=("check_range", "requantize"),
 )
 def dynamic_quantize_lstm(

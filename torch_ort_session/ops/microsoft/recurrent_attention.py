@@ -12,13 +12,13 @@ from torch import Tensor
 
 from torch_ort_session.ops.common import recurrent
 from torch_ort_session.ops.common import recurrent_activations as functions_of
-from torch_ort_session.ops.common.checks import check_lengths, given
+from torch_ort_session.ops.common.checks import check_lengths, has_input
 from torch_ort_session.ops.common.recurrent import Cell, States
 from torch_ort_session.ops.common.recurrent_cells import lstm_cell
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
 
-@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=given(4, 12), native=("check_range",))
+@kernel("AttnLSTM", domain="com.microsoft", since=(1,), checks=has_input(4, 12), native=("check_range",))
 def attn_lstm(
     x: Tensor,
     w: Tensor,

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops.common.checks import check_range, given
+from torch_ort_session.ops.common.checks import check_range, has_input
 from torch_ort_session.ops.common.delta_rule import Walk, rule, walk, walk_rows
 from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.kernel import KernelContext, kernel
@@ -23,7 +23,7 @@ def _rows(ends: Tensor, count: int) -> Tensor:
     return torch.searchsorted(ends, place, right=True).clamp(max=ends.shape[0] - 1)
 
 
-@kernel("GatedDeltaNet", domain="com.microsoft", since=(1,), checks=given(3), native=("check_range",))
+@kernel("GatedDeltaNet", domain="com.microsoft", since=(1,), checks=has_input(3), native=("check_range",))
 def gated_delta_net(
     query: Tensor,
     key: Tensor | None = None,

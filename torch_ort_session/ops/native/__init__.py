@@ -43,7 +43,7 @@ ABI_VERSION = native_files.ABI_VERSION
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What asking for native ops would give.
+    """State of the compiled extension in this process.
 
     Attributes:
         library: The library that fits, None when there is none.
@@ -62,12 +62,12 @@ class Status:
 
 
 def status() -> Status:
-    """What :func:`load` would find, without loading or warning."""
+    """State that :func:`load` would lead to, without loading or warning."""
     if _load_once.cache_info().currsize:
         reason = _load_once()
         return Status(None if reason else library(), not reason, reason)
-    found, reason = native_files.find()
-    return Status(found, False, reason)
+    file, reason = native_files.find()
+    return Status(file, False, reason)
 
 
 def load() -> bool:
@@ -145,18 +145,18 @@ def device_op(
         tensors: Plain tensors that the op would be given, the first of which is there.
         overload: Which form of the op.
     """
-    given = [t for t in tensors if t is not None]
-    device = given[0].device
+    inputs = [t for t in tensors if t is not None]
+    device = inputs[0].device
     if device.type not in ("cpu", "cuda") or forward_ad._current_level >= 0:
         return None
-    if torch.is_grad_enabled() and any(t.requires_grad for t in given):
+    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
         return None
-    if any(t.device != device or torch._C._functorch.is_functorch_wrapped_tensor(t) for t in given):
+    if any(t.device != device or torch._C._functorch.is_functorch_wrapped_tensor(t) for t in inputs):
         return None
     if not _load_once.cache_info().currsize and not status().usable:
         return None
-    found = _op_on(name, device.type) if load() else None
-    return found if found is None or overload == "default" else _op(name, overload)
+    op = _op_on(name, device.type) if load() else None
+    return op if op is None or overload == "default" else _op(name, overload)
 
 
 def op_on(name: str, device: str) -> Callable[..., Any] | None:
@@ -218,7 +218,7 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
 
 
 def _architecture_flags(helpers: ModuleType) -> list[str]:
-    """What nvcc is told where neither TORCH_CUDA_ARCH_LIST nor a device here says what to compile for."""
+    """Flags of nvcc where neither TORCH_CUDA_ARCH_LIST nor a device here says what to compile for."""
     try:
         helpers._get_cuda_arch_flags()
     except IndexError:
@@ -231,8 +231,8 @@ def _architecture_flags(helpers: ModuleType) -> list[str]:
 @functools.cache
 def _load_once() -> str:
     """Load the library; the reason it cannot be used, or nothing."""
-    found, reason = native_files.find()
-    for file in () if _registered() else _tries(found):
+    fitting, reason = native_files.find()
+    for file in () if _registered() else _tries(fitting):
         try:
             torch.ops.load_library(str(file))  # type: ignore[no-untyped-call]
         except OSError as error:
@@ -253,18 +253,18 @@ def _load_once() -> str:
     return reason
 
 
-def _tries(found: Path | None) -> Iterator[Path]:
+def _tries(fitting: Path | None) -> Iterator[Path]:
     """The library that fits, and behind it one built just in time, in case it cannot be loaded."""
-    if found is not None:
-        yield found
-        again, _ = native_files.just_in_time()
-        if again is not None and again != found:
-            yield again
+    if fitting is not None:
+        yield fitting
+        fallback, _ = native_files.just_in_time()
+        if fallback is not None and fallback != fitting:
+            yield fallback
 
 
 @functools.cache
 def _describe_ops() -> None:
-    """What the ops give where there is no data: for torch.compile and torch.export."""
+    """Register shapes of the ops' results: for torch.compile and torch.export."""
     for module in (
         native_attention,
         native_bytes,

@@ -1,4 +1,4 @@
-"""What the ops on caches of keys and values give where there is no data: for torch.compile and torch.export.
+"""Results without data of the ops on caches of keys and values: for torch.compile and torch.export.
 
 The ops are in ``csrc/cpu/gqa_decode.cpp`` and ``csrc/cpu/cache_append.cpp``; :mod:`.native` hands them out.
 """

@@ -19,11 +19,11 @@ MOST_INPUTS: Final = 8
 MOST_CONSTANTS: Final = 16
 MOST_ROWS: Final = 32
 DTYPES: Final = frozenset((torch.float32, torch.float16, torch.bfloat16))
-"""What all inputs of a chain are of, and its result."""
+"""Types of all inputs of a chain, and of its result."""
 
 
 class Code(IntEnum):
-    """What a row of a program computes, of the registers that it names."""
+    """Functions that a row of a program computes of the registers that it names."""
 
     ADD = 0
     SUB = 1
@@ -69,7 +69,7 @@ class Code(IntEnum):
 
     @property
     def operands(self) -> int:
-        """How many registers it takes; those of ``CLIP`` that are left out count too."""
+        """Number of registers that it takes; those of ``CLIP`` that are left out count too."""
         if self in (Code.CLIP, Code.HARD_SIGMOID):
             return 3
         return 2 if self <= Code.POW or self in (Code.LEAKY_RELU, Code.ELU) else 1
@@ -109,8 +109,8 @@ def chain(
     op = native.device_op("elementwise_chain", *inputs, overload="default" if out is None else "out")
     if op is None:
         return None
-    made: Tensor = op(inputs, program, constants, **({} if out is None else {"out": out}))
-    return made
+    y: Tensor = op(inputs, program, constants, **({} if out is None else {"out": out}))
+    return y
 
 
 def composite(inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[float]) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch_ort_session._version import __version__
 
 JIT_PREFIX = "tos_native_torch_"
-"""How the names of libraries begin that are built just in time."""
+"""Beginning of the names of libraries that are built just in time."""
 
 ABI_VERSION = 5
 """Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class BuildTarget:
-    """What a library is built for.
+    """Versions that a library is built for.
 
     Attributes:
         torch: torch's version with its local part, such as ``2.13.0+cpu``.
@@ -58,8 +58,8 @@ def find() -> tuple[Path | None, str]:
         beside, reason = None, f"the record of what the extension was built for cannot be read: {error}"
     if beside is not None:
         return beside, ""
-    found, damage = just_in_time()
-    return (None, damage or reason) if found is None else (found, "")
+    library, damage = just_in_time()
+    return (None, damage or reason) if library is None else (library, "")
 
 
 def just_in_time() -> tuple[Path | None, str]:
@@ -91,7 +91,7 @@ def _beside() -> tuple[Path | None, str]:
 
 
 def damaged(library: Path) -> str | None:
-    """What is wrong with a library whose end is missing; loading it would end the process.
+    """Damage of a library whose end is missing, None where it is whole; loading it would end the process.
 
     Args:
         library: A file. One that is no ELF file is for the system to refuse.
@@ -114,20 +114,20 @@ def damaged(library: Path) -> str | None:
 
 
 def recorded() -> tuple[BuildTarget, Path] | None:
-    """What setup.py recorded beside the library that it built, None for a pure-Python package.
+    """Record that setup.py put beside the library that it built, None for a pure-Python package.
 
     Raises:
         ValueError: The record is not one.
     """
-    found = _record()
-    if found is None:
+    record = _record()
+    if record is None:
         return None
-    missing = [name for name in ("LIBRARY", "TORCH", "CUDA", "PYTHON") if name not in found]
+    missing = [name for name in ("LIBRARY", "TORCH", "CUDA", "PYTHON") if name not in record]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
-    cuda = found["CUDA"]
-    target = BuildTarget(str(found["TORCH"]), None if cuda is None else str(cuda), str(found["PYTHON"]))
-    return target, _PACKAGE / str(found["LIBRARY"])
+    cuda = record["CUDA"]
+    target = BuildTarget(str(record["TORCH"]), None if cuda is None else str(cuda), str(record["PYTHON"]))
+    return target, _PACKAGE / str(record["LIBRARY"])
 
 
 def recorded_abi() -> int | None:
@@ -143,21 +143,21 @@ def _record() -> dict[str, object] | None:
     except FileNotFoundError:
         return None
     # It is read, not imported: a record that is half written would be a SyntaxError at an unexpected place.
-    found: dict[str, object] = {}
+    record: dict[str, object] = {}
     for item in ast.parse(text).body:
         if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
-            found[item.targets[0].id] = ast.literal_eval(item.value)
-    return found
+            record[item.targets[0].id] = ast.literal_eval(item.value)
+    return record
 
 
 @contextlib.contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """Where to build a library for a folder, which gets it whole or not at all: others look for it there.
+    """Folder to build a library in for another, which gets it whole or not at all: others look for it there.
 
-    One build at a time: the others wait. What a build left that was killed holds nobody up.
+    One build at a time: the others wait. What a build left that was killed holds none of them up.
 
     Args:
-        folder: It is made where it is not there.
+        folder: Created where it is missing.
     """
     scratch = folder / "build"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -166,10 +166,10 @@ def building(folder: Path) -> Iterator[Path]:
             # torch's own lock is a file: it outlives whoever made it.
             (scratch / "lock").unlink(missing_ok=True)
         yield scratch
-        made, wanted = library_in(scratch), library_in(folder)
-        whole = wanted.with_suffix(".whole")
-        shutil.copyfile(made, whole)
-        whole.replace(wanted)
+        built, target = library_in(scratch), library_in(folder)
+        whole = target.with_suffix(".whole")
+        shutil.copyfile(built, whole)
+        whole.replace(target)
 
 
 def _alone_with(file: IO[str]) -> bool:
@@ -183,7 +183,7 @@ def _alone_with(file: IO[str]) -> bool:
 
 
 def source_root() -> Path:
-    """Where the sources are: in the installed package, or in a checkout beside it."""
+    """Folder of the sources: in the installed package, or in a checkout beside it."""
     installed = _PACKAGE / "csrc"
     return installed if installed.is_dir() else _PACKAGE.parent / "csrc"
 
@@ -204,10 +204,10 @@ def module_name() -> str:
 
 
 def cache_folder() -> Path:
-    """Where a library for this process lies that was built just in time."""
+    """Folder of a library for this process that was built just in time."""
     return Path.home() / ".cache" / "torch_ort_session" / __version__ / module_name()
 
 
 def library_in(folder: Path) -> Path:
-    """What the library is called that a build into a folder makes."""
+    """Path of the library that a build into a folder makes."""
     return folder / f"{module_name()}{'.pyd' if sys.platform == 'win32' else '.so'}"

@@ -1,4 +1,4 @@
-"""What ops on rows of activations give where there is no data: for torch.compile and torch.export.
+"""Results without data of ops on rows of activations: for torch.compile and torch.export.
 
 The ops are in ``csrc/cpu`` and ``csrc/cuda``; :mod:`.native` hands them out.
 """
@@ -27,10 +27,10 @@ def describe(known: Callable[[str], bool]) -> None:
             torch.library.register_fake(f"torch_ort_session::{name}.out", _written)
 
 
-def _written(*args: object, **given: Any) -> Any:
+def _written(*args: object, **named: Any) -> Any:
     # What an op writes is named; the result is that very memory.
-    made = tuple(given[name] for name in ("y", "total", "inverse", "out") if name in given)
-    return made[0] if len(made) == 1 else made
+    results = tuple(named[name] for name in ("y", "total", "inverse", "out") if name in named)
+    return results[0] if len(results) == 1 else results
 
 
 def _skip_rms_norm(

@@ -1,4 +1,4 @@
-"""What the layers of ``csrc/cpu/recurrent.cpp`` give where there is no data."""
+"""Results without data of the layers of ``csrc/cpu/recurrent.cpp``."""
 
 from __future__ import annotations
 

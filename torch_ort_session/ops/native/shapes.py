@@ -1,4 +1,4 @@
-"""What ops of ``csrc`` give where there is no data: for torch.compile and torch.export."""
+"""Results without data of ops of ``csrc``: for torch.compile and torch.export."""
 
 from __future__ import annotations
 

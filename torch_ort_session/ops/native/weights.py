@@ -1,4 +1,4 @@
-"""What the products with weights that are read once give where there is no data, and their gradients.
+"""Results without data of the products with weights that are read once, and their gradients.
 
 The ops are ``gemv.cpp``, ``matmul_nbits.cpp`` and ``expert_rows.cpp`` of ``csrc/cpu``, and their twins of
 ``csrc/cuda``; :mod:`.native` hands them out.

@@ -24,7 +24,7 @@ from torch_ort_session.ops.common.attention import (
     visible,
     weighted,
 )
-from torch_ort_session.ops.common.checks import check_lengths, given
+from torch_ort_session.ops.common.checks import check_lengths, has_input
 from torch_ort_session.ops.common.kv_cache import clean
 from torch_ort_session.ops.kernel import KernelContext, kernel
 
@@ -47,7 +47,7 @@ class _Choices:
     products: bool
 
 
-@kernel("Attention", since=(23,), checks=given(6), native=("check_range", "gqa_decode"))
+@kernel("Attention", since=(23,), checks=has_input(6), native=("check_range", "gqa_decode"))
 def attention_23(
     q: Tensor,
     k: Tensor,
@@ -88,7 +88,7 @@ def attention_23(
     )
 
 
-@kernel("Attention", since=(24, 25), checks=given(6), native=("check_range", "gqa_decode"))
+@kernel("Attention", since=(24, 25), checks=has_input(6), native=("check_range", "gqa_decode"))
 def attention(
     q: Tensor,
     k: Tensor,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_ort_session.ops.common import recurrent, recurrent_cells
 from torch_ort_session.ops.common import recurrent_activations as functions_of
-from torch_ort_session.ops.common.checks import given
+from torch_ort_session.ops.common.checks import has_input
 from torch_ort_session.ops.common.recurrent import States, ready
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx import recurrent_native
@@ -20,7 +20,7 @@ from torch_ort_session.ops.onnx import recurrent_native
 _ORDER = (1, 0, 2)  # torch's reset, update, new in ONNX's update, reset, hidden
 
 
-@kernel("GRU", since=(3, 7, 14, 22), checks=given(4), native=("check_range", "gru_layer"))
+@kernel("GRU", since=(3, 7, 14, 22), checks=has_input(4), native=("check_range", "gru_layer"))
 def gru(
     x: Tensor,
     w: Tensor,
@@ -103,7 +103,7 @@ def gru(
     return y_out, h_out
 
 
-@kernel("GRU", since=(1,), checks=given(4), native=("check_range", "gru_layer"))
+@kernel("GRU", since=(1,), checks=has_input(4), native=("check_range", "gru_layer"))
 def gru_1(
     x: Tensor,
     w: Tensor,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_ort_session.ops.common import recurrent, recurrent_cells
 from torch_ort_session.ops.common import recurrent_activations as functions_of
-from torch_ort_session.ops.common.checks import given
+from torch_ort_session.ops.common.checks import has_input
 from torch_ort_session.ops.common.recurrent import States, ready
 from torch_ort_session.ops.kernel import KernelContext, kernel
 from torch_ort_session.ops.onnx import recurrent_native
@@ -20,7 +20,7 @@ from torch_ort_session.ops.onnx import recurrent_native
 _LSTM_ORDER = (0, 2, 3, 1)  # torch's input, forget, cell, output in ONNX's input, output, forget, cell
 
 
-@kernel("RNN", since=(1, 7, 14, 22), checks=given(4), native=("check_range",))
+@kernel("RNN", since=(1, 7, 14, 22), checks=has_input(4), native=("check_range",))
 def rnn(
     x: Tensor,
     w: Tensor,
@@ -91,7 +91,7 @@ def rnn(
     return y_out, h_out
 
 
-@kernel("LSTM", since=(1, 7, 14, 22), checks=given(4), native=("check_range", "lstm_layer"))
+@kernel("LSTM", since=(1, 7, 14, 22), checks=has_input(4), native=("check_range", "lstm_layer"))
 def lstm(
     x: Tensor,
     w: Tensor,
