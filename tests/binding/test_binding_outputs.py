@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from test_binding import DRIVERS, drive_replay
+from binding.drivers import DRIVERS, drive_replay
 from textmodel import load, model
 
 import torch_ort_session as tos

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
-import cases
 import numpy as np
 import onnx
 import pytest
 import torch
 from opcase import OpCase
+from opgroups import CASES
 from plan.onmeta import run_on_meta
 
 import torch_ort_session as tos
@@ -19,17 +17,6 @@ from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.kernel import Kernel
 from torch_ort_session.plan.lowering.steps import input_params
-
-
-def cases_by_op() -> dict[str, list[OpCase]]:
-    found: dict[str, list[OpCase]] = {}
-    for info in pkgutil.iter_modules(cases.__path__):
-        for case in importlib.import_module(f"cases.{info.name}").CASES:
-            found.setdefault(f"{case.domain or 'ai.onnx'}::{case.op}", []).append(case)
-    return found
-
-
-CASES = cases_by_op()
 
 
 def on_tensors(feeds: dict[str, Any]) -> bool:

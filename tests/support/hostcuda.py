@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 _SOURCES = ROOT / "tests" / "csrc" / "emulated"
 _FENCE = 512
 """Bytes before and behind each tensor."""

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator
 from typing import Any
 
-import cases
 import numpy as np
 import pytest
 import torch
 from opcase import OpCase, assert_matches
+from opgroups import all_cases, params
 
 import torch_ort_session
 from torch_ort_session.ops import registry
 from torch_ort_session.runtime.values.feeds import from_numpy
-
-
-def all_cases() -> Iterator[tuple[str, OpCase]]:
-    for info in pkgutil.iter_modules(cases.__path__):
-        for case in importlib.import_module(f"cases.{info.name}").CASES:
-            yield info.name, case
-
-
-def params() -> list[Any]:
-    found = []
-    counts: dict[str, int] = {}
-    for family, case in all_cases():
-        number = counts[case.op] = counts.get(case.op, 0) + 1
-        for dtype, opset in case.variants():
-            label = f"{family}-{case.op}-{case.id or number}-{dtype}-{opset}"
-            found.append(pytest.param(case, dtype, opset, id=label))
-    return found
 
 
 def run(session: torch_ort_session.Session, feeds: dict[str, Any]) -> list[Any]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 from opcase import Fixed, OpCase, Random, Sequence_
+from opgroups import all_cases, params
 from replaying import apart
-from test_ops import all_cases, params
 
 import torch_ort_session
 from torch_ort_session import Options, SessionError

@@ -9,27 +9,13 @@ from collections.abc import Callable
 import pytest
 import torch
 from binding.decoders import WIDTH, WORDS, cell, fixed, growing
+from binding.drivers import DRIVERS, drive_replay, drive_run
 from expecttest import assert_expected_inline
 from textmodel import load, message, model
 
 import torch_ort_session as tos
 
 EAGER = tos.Options(capture="off")
-
-
-def drive_run(binding: tos.Binding) -> None:
-    binding.run()
-
-
-def drive_replay(binding: tos.Binding) -> None:
-    """Capture at first, replay from then on."""
-    if binding._state.dispatcher.latest_capture() is None:
-        assert binding.capture() is None
-    else:
-        assert binding.replay() is True
-
-
-DRIVERS = [drive_run, drive_replay]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from torch_ort_session.runtime.recorders.api import Diverged, Recorder, Refused
 from torch_ort_session.runtime.recorders.devices import recorder_for
 
 Body = Callable[[torch.Tensor], Any]
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 needs_extension = pytest.mark.skipif(not native.status().usable, reason=f"tape: {native.status().reason}")
 
