@@ -11,7 +11,7 @@ def drive_run(binding: tos.Binding) -> None:
 
 def drive_replay(binding: tos.Binding) -> None:
     """Capture at first, replay from then on."""
-    if binding._state.policy.latest_capture() is None:
+    if binding._state.dispatcher.latest_capture() is None:
         assert binding.capture() is None
     else:
         assert binding.replay() is True
