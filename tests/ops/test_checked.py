@@ -17,9 +17,9 @@ def test_m11_bad_data_is_told_and_the_next_run_is_right(bad: Bad, way: str) -> N
     eager = tos.load(model, options=tos.Options(capture="off"))
     session = tos.load(model)
     for one in (eager, session):
-        assert isinstance(one._validation, ValidationWord)
+        assert isinstance(one._engine.validation, ValidationWord)
         if way == "plain":
-            one._validation._checks = PLAIN
+            one._engine.validation._checks = PLAIN
     random = bad.op in RANDOM
     want = eager.run(None, good)
     told(bad, lambda: eager.run(None, wrong))
