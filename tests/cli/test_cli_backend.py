@@ -68,7 +68,7 @@ def given(patch: pytest.MonkeyPatch, ready: Readiness) -> None:
         return ready
 
     patch.setattr(backend, "ready_on", found)
-    patch.setattr("torch_ort_session.session.ready_on", found)
+    patch.setattr("torch_ort_session.runtime.engine.engine.ready_on", found)
 
 
 def test_m22_what_is_compiled(command, few: None, monkeypatch: pytest.MonkeyPatch) -> None:

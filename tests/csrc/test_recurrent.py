@@ -78,7 +78,7 @@ def layer(
     lengths: Tensor | None = None,
     clip: float | None = None,
 ) -> list[Tensor]:
-    given = (x, states, *weights, direction, lengths, clip)
+    given = (x, states, weights, direction, lengths, clip)
     if kind == "lstm":
         made = recurrent_native.lstm_layer(*given)
     else:
@@ -247,7 +247,7 @@ def test_torch_can_rely_on_its_schema(ways: int) -> None:
 
 def test_gradients_take_the_other_path() -> None:
     x, states, weights = drawn("lstm", 3, 2, 4, "forward")
-    given = (x, states, *weights, "forward", None, None)
+    given = (x, states, weights, "forward", None, None)
     assert recurrent_native.lstm_layer(*given) is not None
     x.requires_grad_()
     assert recurrent_native.lstm_layer(*given) is None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_ort_session.ops.common import bytes_mm
 from torch_ort_session.ops.common.bytes_mm import byte_conv, byte_matmul
+from torch_ort_session.ops.common.windows import Geometry
 from torch_ort_session.ops.onnx import intmm
 
 
@@ -58,6 +59,7 @@ def test_byte_convolutions(
 ) -> None:
     monkeypatch.setattr(bytes_mm, "_sums_exactly", lambda: exact)
     x, w = draw(2, 64, 7, 6, dtype=kind), draw(4, 64 // group, 3, 2, dtype=torch.int8)
+    over = Geometry([3, 2], strides=[2, 1], dilations=[1, 2], begin=[1, 0], end=[0, 2])
     for x_zero in (None, draw(1, dtype=kind)[0]):
         for w_zero in (None, draw(4, dtype=torch.int8)):
             wide_x, wide_w = x.to(torch.float64), w.to(torch.float64)
@@ -67,9 +69,7 @@ def test_byte_convolutions(
                 wide_w = wide_w - w_zero.reshape(-1, 1, 1, 1)
             padded = torch.nn.functional.pad(wide_x, (0, 2, 1, 0))
             want = torch.nn.functional.conv2d(padded, wide_w, None, (2, 1), 0, (1, 2), group)
-            got = byte_conv(
-                x, w, x_zero, w_zero, strides=[2, 1], begin=[1, 0], end=[0, 2], dilations=[1, 2], group=group
-            )
+            got = byte_conv(x, w, x_zero, w_zero, over, group)
             assert got.dtype is torch.int32
             assert torch.equal(got.to(torch.float64), want)
 

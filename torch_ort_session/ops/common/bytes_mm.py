@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.windows import pad_spatial, windows
+from torch_ort_session.ops.common.windows import Geometry, pad_spatial, windows
 
 # Differences of two bytes lie within 255; this many products of them stay exact in a float32.
 _FLOAT32_TERMS = (1 << 24) // (255 * 255)
@@ -61,11 +61,7 @@ def byte_conv(
     w: Tensor,
     x_zero: Tensor | None,
     w_zero: Tensor | None,
-    *,
-    strides: Sequence[int],
-    begin: Sequence[int],
-    end: Sequence[int],
-    dilations: Sequence[int],
+    over: Geometry,
     group: int,
 ) -> Tensor:
     """Convolution of ``x - x_zero`` with ``w - w_zero`` in int32; pads are worth zero.
@@ -75,44 +71,31 @@ def byte_conv(
         w: int8 or uint8 [M, C / group, K1..Kn].
         x_zero: Scalar.
         w_zero: Scalar or [M].
-        strides: Stride by axis.
-        begin: Pads before each axis.
-        end: Pads after each axis.
-        dilations: Dilation by axis.
+        over: The windows.
         group: Number of channel groups.
     """
     rank = w.dim() - 2
     if group == 1 and x.device.type == "cpu" and _sums_exactly():
-        return _unrolled(x, w, x_zero, w_zero, strides, begin, end, dilations)
+        return _unrolled(x, w, x_zero, w_zero, over)
     if w_zero is not None:
         w_zero = w_zero.reshape(-1, *[1] * (rank + 1))
     wide = _wide(math.prod(w.shape[1:]), x.device, fast_conv=True)
-    image, pads = _shifted(x, x_zero, wide), list(begin)
-    if pads != list(end):
-        image, pads = pad_spatial(image, begin, end), [0] * rank
-    y = torch.convolution(
-        image, _shifted(w, w_zero, wide), None, strides, pads, dilations, False, [0] * rank, group
-    )
+    image, pads = _shifted(x, x_zero, wide), over.begin
+    if pads != over.end:
+        image, pads = pad_spatial(image, over.begin, over.end), [0] * rank
+    kernel = _shifted(w, w_zero, wide)
+    y = torch.convolution(image, kernel, None, over.strides, pads, over.dilations, False, [0] * rank, group)
     # Fast convolution algorithms on a device are only nearly exact.
     return (y if x.is_cpu else torch.round(y)).to(torch.int32)
 
 
-def _unrolled(
-    x: Tensor,
-    w: Tensor,
-    x_zero: Tensor | None,
-    w_zero: Tensor | None,
-    strides: Sequence[int],
-    begin: Sequence[int],
-    end: Sequence[int],
-    dilations: Sequence[int],
-) -> Tensor:
+def _unrolled(x: Tensor, w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None, over: Geometry) -> Tensor:
     """The convolution as a product of the kernel with all windows side by side."""
     rank = w.dim() - 2
     signed, zero = _signed(x, x_zero)
-    if any(begin) or any(end):
-        signed = _pad_with(signed, zero, begin, end)
-    taps = windows(signed, w.shape[2:], strides, dilations)
+    if any(over.begin) or any(over.end):
+        signed = _pad_with(signed, zero, over.begin, over.end)
+    taps = windows(signed, w.shape[2:], over.strides, over.dilations)
     sizes = taps.shape[2 : 2 + rank]
     order = (1, *range(2 + rank, 2 + 2 * rank), 0, *range(2, 2 + rank))
     columns = taps.permute(order).reshape(math.prod(w.shape[1:]), -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import torch
@@ -23,6 +24,26 @@ class Gate(IntEnum):
     """``sigmoid(alpha * x)``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gating:
+    """Numbers of an activation and of the product with it.
+
+    Attributes:
+        alpha: Of the sigmoid.
+        beta: Added to the other factor.
+        limit: Above 0 the gate is cut there, and the other factor there and at its negative.
+        rounded: Whether the activation is rounded to the dtype before the product.
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    limit: float = 0.0
+    rounded: bool = False
+
+
+_PLAIN = Gating()
+
+
 def activated(
     kind: Gate,
     x: Tensor,
@@ -30,10 +51,7 @@ def activated(
     bias: Tensor | None = None,
     *,
     halves: bool = False,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    limit: float = 0.0,
-    rounded: bool = False,
+    gating: Gating = _PLAIN,
 ) -> Tensor | None:
     """``act(x + bias)``, or ``act(x) * (up + beta)``, in one pass with sums in float32.
 
@@ -47,10 +65,7 @@ def activated(
         bias: [D], without ``up``.
         halves: Whether ``x`` [..., 2 * D] and the bias [2 * D] hold both factors: the gate and the other one,
             of GELU the other one and the gate.
-        alpha: Of the sigmoid.
-        beta: Added to the other factor.
-        limit: Above 0 the gate is cut there, and the other factor there and at its negative.
-        rounded: Whether the activation is rounded to the dtype before the product.
+        gating: Numbers of the activation and of the product.
 
     Returns:
         [..., D].
@@ -66,5 +81,5 @@ def activated(
     if op is None:
         return None
     bias = None if bias is None else bias.contiguous()
-    y: Tensor = op(x, up, bias, int(kind), halves, alpha, beta, limit, rounded)
+    y: Tensor = op(x, up, bias, int(kind), halves, gating.alpha, gating.beta, gating.limit, gating.rounded)
     return y

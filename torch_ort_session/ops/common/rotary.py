@@ -48,8 +48,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, width: int, interleaved: bool) -
 
 def turned(
     x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
+    tables: tuple[Tensor, Tensor],
     positions: Tensor | None,
     heads: int,
     width: int,
@@ -63,8 +62,7 @@ def turned(
 
     Args:
         x: float32, float16 or bfloat16 [B, H, L, D], or [B, L, H * D].
-        cos: [positions, width / 2], or without positions [B, L, width / 2].
-        sin: Like ``cos``.
+        tables: Cosines and sines [positions, width / 2], or without positions [B, L, width / 2].
         positions: int64 [B, L], or [1], that of the first token of every sample.
         heads: H where ``x`` has three dims.
         width: Number of features to rotate.
@@ -74,6 +72,7 @@ def turned(
     Returns:
         Of the shape of ``x``.
     """
+    cos, sin = tables
     dtype, flat = x.dtype, x.dim() == 3
     if dtype not in _DTYPES or cos.dtype != dtype or sin.dtype != dtype or x.dim() not in (3, 4):
         return None

@@ -6,12 +6,60 @@ Source: https://onnx.ai/onnx/operators/onnx__Conv.html (auto_pad, pads, strides,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 FOLD_FROM = 4096
 """Elements from which on :func:`fold_windows` is worth its calls on the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sliding windows, by spatial axis.
+
+    Attributes:
+        kernel: Sizes of the window.
+        strides: Elements between the first ones of two windows.
+        dilations: Elements between two of a window.
+        begin: Pads before the input.
+        end: Pads behind it.
+    """
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    begin: list[int]
+    end: list[int]
+
+
+def geometry(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    *,
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+) -> Geometry:
+    """Windows by the attributes of a node.
+
+    Args:
+        sizes: Spatial sizes of the input.
+        kernel: Window size by axis.
+        strides: Stride by axis; None is 1.
+        dilations: Dilation by axis; None is 1.
+        pads: As :func:`window_pads` takes them.
+        auto_pad: As :func:`window_pads` takes it.
+
+    Raises:
+        ValueError: An unknown ``auto_pad``, or an attribute of the wrong length.
+    """
+    rank = len(kernel)
+    steps, gaps = per_axis(strides, rank, "strides"), per_axis(dilations, rank, "dilations")
+    begin, end = window_pads(auto_pad, pads, sizes, kernel, steps, gaps)
+    return Geometry(list(kernel), steps, gaps, begin, end)
 
 
 def window_pads(
@@ -120,22 +168,14 @@ def per_axis(values: Sequence[int] | None, rank: int, name: str) -> list[int]:
     return list(values)
 
 
-def window_counts(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    begin: Sequence[int],
-    ceil_mode: int,
-    end: Sequence[int],
-) -> list[int]:
+def window_counts(sizes: Sequence[int], over: Geometry, ceil_mode: int) -> list[int]:
     """Number of windows by axis; with ``ceil_mode`` the last may hang over, but not start in the end pads.
 
     Source: https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
     counts = []
     for size, width, stride, dilation, before, after in zip(
-        sizes, kernel, strides, dilations, begin, end, strict=True
+        sizes, over.kernel, over.strides, over.dilations, over.begin, over.end, strict=True
     ):
         room = size + before + after - (width - 1) * dilation - 1
         count = (-(-room // stride) if ceil_mode else room // stride) + 1
@@ -145,18 +185,11 @@ def window_counts(
     return counts
 
 
-def closing_pads(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    begin: Sequence[int],
-    counts: Sequence[int],
-) -> list[int]:
+def closing_pads(sizes: Sequence[int], over: Geometry, counts: Sequence[int]) -> list[int]:
     """End pads with which exactly ``counts`` windows fit; negative where less than the input is needed."""
     return [
         (count - 1) * stride + (width - 1) * dilation + 1 - size - before
         for size, width, stride, dilation, before, count in zip(
-            sizes, kernel, strides, dilations, begin, counts, strict=True
+            sizes, over.kernel, over.strides, over.dilations, over.begin, counts, strict=True
         )
     ]

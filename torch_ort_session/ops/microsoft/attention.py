@@ -203,10 +203,8 @@ def multi_head_attention(
         y = _buffered(
             (q, k, v),
             place,
-            key_padding_mask,
-            attention_bias,
+            (key_padding_mask, attention_bias, mask_filter_value),
             cache_indirection,
-            mask_filter_value,
             causal=unidirectional != 0,
             scale=scale or None,
             ctx=ctx,
@@ -262,10 +260,8 @@ def _three(
 def _buffered(
     heads: tuple[Tensor, Tensor, Tensor],
     place: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | None,
+    hiding: tuple[Tensor | None, Tensor | None, float | None],
     indirection: Tensor | None,
-    filter_value: float | None,
     *,
     causal: bool,
     scale: float | None,
@@ -273,6 +269,7 @@ def _buffered(
 ) -> Tensor:
     """Attention to those rows of buffers that count; ``place`` tells where the newest ones lie."""
     q, k, v = heads
+    mask, bias, filter_value = hiding
     valid = place[-1:] + 1
     told = mask if mask is not None and mask.dim() > 1 else bias
     rows = k.shape[2] if told is None else min(told.shape[-1], k.shape[2])

@@ -6,6 +6,7 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -102,48 +103,65 @@ def decoder_masked_multi_head_attention(
     return attend_one(
         (query, key, value, bias),
         (past_key, past_value),
-        mask_index,
-        attention_bias,
-        past_sequence_length if past_present_share_buffer else None,
-        cache_indirection,
+        Hiding(mask_index, attention_bias, _FILTER if mask_filter_value is None else mask_filter_value),
+        Buffers(past_present_share_buffer != 0, past_sequence_length, cache_indirection, count),
         heads=num_heads,
-        shared=past_present_share_buffer != 0,
-        filter_value=_FILTER if mask_filter_value is None else mask_filter_value,
         scale=scale,
-        count=count,
         ctx=ctx,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hiding:
+    """Keys out of sight.
+
+    Attributes:
+        mask: int32 [B, T], 0 for keys out of sight.
+        bias: Added to the scores, broadcastable to [B, H, L, T].
+        filter_value: Added to a score that the mask takes out of sight.
+    """
+
+    mask: Tensor | None
+    bias: Tensor | None
+    filter_value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffers:
+    """Form of the past.
+
+    Attributes:
+        shared: Whether it is buffers, whose rows count up to a length.
+        length: How many rows of buffers count.
+        indirection: int32 [B / W, W, C], the beam that each row comes from.
+        count: How many rows of buffers to look at where nothing else tells; None is all.
+    """
+
+    shared: bool
+    length: Tensor | None
+    indirection: Tensor | None
+    count: int | None
 
 
 def attend_one(
     inputs: tuple[Tensor, Tensor | None, Tensor | None, Tensor | None],
     past: tuple[Tensor | None, Tensor | None],
-    mask_index: Tensor | None,
-    attention_bias: Tensor | None,
-    past_sequence_length: Tensor | None,
-    cache_indirection: Tensor | None,
+    hiding: Hiding,
+    buffers: Buffers,
     *,
     heads: int,
-    shared: bool,
-    filter_value: float,
     scale: float | None,
-    count: int | None,
     ctx: KernelContext,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """The attention, its arguments as of DecoderMaskedMultiHeadAttention.
+    """Attention of one query a sample, as of DecoderMaskedMultiHeadAttention.
 
     Args:
         inputs: Queries, keys, values and their bias.
         past: Keys and values.
-        mask_index: int32 [B, T].
-        attention_bias: Broadcastable to [B, H, 1, T].
-        past_sequence_length: How many rows of buffers count.
-        cache_indirection: int32 [B / W, W, C].
+        hiding: Keys out of sight.
+        buffers: Form of the past.
         heads: H.
-        shared: Whether the past is buffers.
-        filter_value: What is added to a score out of sight.
         scale: Factor of the scores; None is ``1 / sqrt(D)``.
-        count: How many rows of buffers to look at where nothing else tells; None is all.
         ctx: Tells which outputs are wanted.
 
     Raises:
@@ -157,27 +175,27 @@ def attend_one(
     valid: Tensor | None = None
     finished = key is not None and key.dim() == 4
     if not finished and past_key is not None and past_value is not None:
-        if shared:
-            if past_sequence_length is None:
+        if buffers.shared:
+            if buffers.length is None:
                 raise ValueError("past_present_share_buffer needs past_sequence_length.")
-            place = check_places(past_sequence_length.reshape(1), past_key.shape[2], Flag.POSITION, ctx)
+            place = check_places(buffers.length.reshape(1), past_key.shape[2], Flag.POSITION, ctx)
             valid = place + 1
             k, v = past_key.index_copy(2, place, k), past_value.index_copy(2, place, v)
         else:
             k, v = torch.cat((past_key, k), 2), torch.cat((past_value, v), 2)
     present = (k, v)
     if valid is not None:
-        rows = _counted(k.shape[2], mask_index, attention_bias, count)
+        rows = _counted(k.shape[2], hiding, buffers.count)
         counts = (torch.arange(rows, device=k.device) < valid).unsqueeze(0)
         k, v = clean(k[:, :, :rows], counts), clean(v[:, :, :rows], counts)
-    if cache_indirection is not None and not finished and past_key is not None:
-        beams = beams_of(cache_indirection, k.shape[2], valid, ctx)
+    if buffers.indirection is not None and not finished and past_key is not None:
+        beams = beams_of(buffers.indirection, k.shape[2], valid, ctx)
         k, v = by_beam(k, beams), by_beam(v, beams)
     kind = q.dtype
     if kind is torch.float16 and q.device.type == "cpu":
         # As fast there in float32, and what the mask hides keeps its order.
         q, k, v = q.to(torch.float32), k.to(torch.float32), v.to(torch.float32)
-    mask = _mask(mask_index, attention_bias, valid, q, k.shape[2], filter_value)
+    mask = _mask(hiding, valid, q, k.shape[2])
     weights = softmax(masked_scores(scores(q, k, scale or 1.0 / math.sqrt(q.shape[3])), mask), mask)
     y = merge_heads(torch.matmul(weights, v)).to(kind)
     return (
@@ -207,11 +225,11 @@ def _rows(
     return split_heads(query, heads), split_heads(key, heads), split_heads(value, heads)
 
 
-def _counted(capacity: int, mask: Tensor | None, bias: Tensor | None, count: int | None) -> int:
-    """How many rows of a buffer to look at: those that count where their number is told, else all."""
-    told = mask if mask is not None else bias
-    if told is not None:
-        return min(int(told.shape[-1]), capacity)
+def _counted(capacity: int, hiding: Hiding, count: int | None) -> int:
+    """Number of rows of a buffer to look at: those that count where their number is told, else all."""
+    mask = hiding.mask if hiding.mask is not None else hiding.bias
+    if mask is not None:
+        return min(int(mask.shape[-1]), capacity)
     return capacity if count is None else count
 
 
@@ -233,13 +251,12 @@ def by_beam(x: Tensor, beams: Tensor) -> Tensor:
     return torch.gather(parts, 1, index).flatten(0, 1)
 
 
-def _mask(
-    mask: Tensor | None, bias: Tensor | None, valid: Tensor | None, q: Tensor, keys: int, filter_value: float
-) -> Tensor | None:
-    """What is added to the scores: minus infinity where a buffer's row does not count."""
+def _mask(hiding: Hiding, valid: Tensor | None, q: Tensor, keys: int) -> Tensor | None:
+    """Floats added to the scores: minus infinity where a buffer's row does not count."""
+    mask, bias = hiding.mask, hiding.bias
     total = bias
     if mask is not None:
-        hidden = torch.where(mask != 0, 0.0, filter_value).to(q.dtype)[:, None, None, :]
+        hidden = torch.where(mask != 0, 0.0, hiding.filter_value).to(q.dtype)[:, None, None, :]
         total = hidden if total is None else total + hidden
     if valid is None or mask is not None or bias is not None:
         return total

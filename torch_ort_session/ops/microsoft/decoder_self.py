@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import KernelContext, kernel
-from torch_ort_session.ops.microsoft.decoder_masked import attend_one
+from torch_ort_session.ops.microsoft.decoder_masked import Buffers, Hiding, attend_one
 
 
 @kernel(
@@ -76,15 +76,10 @@ def decoder_masked_self_attention(
     y, keys_now, values_now, _ = attend_one(
         (torch.matmul(x, weights) + bias, None, None, None),
         (keys, values),
-        mask_index,
-        attention_bias,
-        past_sequence_length if past_present_share_buffer else None,
-        cache_indirection,
+        Hiding(mask_index, attention_bias, -10000.0 if mask_filter_value is None else mask_filter_value),
+        Buffers(past_present_share_buffer != 0, past_sequence_length, cache_indirection, None),
         heads=num_heads,
-        shared=past_present_share_buffer != 0,
-        filter_value=-10000.0 if mask_filter_value is None else mask_filter_value,
         scale=scale,
-        count=None,
         ctx=replace(ctx, wanted=(True, True, True)),
     )
     assert keys_now is not None and values_now is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, Gating, activated
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -82,10 +82,7 @@ def swiglu(
         gate,
         up,
         halves=up is None,
-        alpha=activation_alpha,
-        beta=activation_beta,
-        limit=limit,
-        rounded=round_activation != 0,
+        gating=Gating(activation_alpha, activation_beta, limit, round_activation != 0),
     )
     if made is not None:
         return made

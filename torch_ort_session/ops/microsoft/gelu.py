@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops.common.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, Gating, activated
 from torch_ort_session.ops.kernel import kernel
 
 _FEW = 1 << 17
@@ -52,5 +52,5 @@ def quick_gelu(x: Tensor, *, alpha: float = 1.7020000219345093) -> Tensor:
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QuickGelu
     """
-    made = activated(Gate.SIGMOID, x, alpha=alpha)
+    made = activated(Gate.SIGMOID, x, gating=Gating(alpha))
     return x * torch.sigmoid(x * alpha) if made is None else made

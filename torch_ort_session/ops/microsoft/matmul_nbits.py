@@ -77,7 +77,7 @@ def matmul_nbits(
         raise ValueError("weights packed for one device are not supported.")
     sizes = Sizes(N, K, bits, block_size)
     order = None if g_idx is None or not b.numel() else check_places(g_idx[:K], sizes.blocks, Flag.INDEX, ctx)
-    return product(a, b, scales, sizes, zero_points, bias, order, accuracy_level)
+    return product(a, Weight(b, scales, sizes, zero_points, order), bias, accuracy_level)
 
 
 class Sizes(NamedTuple):
@@ -101,31 +101,37 @@ class Sizes(NamedTuple):
         return -(-self.columns // self.block_size)
 
 
-def product(
-    a: Tensor,
-    b: Tensor,
-    scales: Tensor,
-    sizes: Sizes,
-    zero_points: Tensor | None = None,
-    bias: Tensor | None = None,
-    order: Tensor | None = None,
-    accuracy_level: int = 0,
-) -> Tensor:
+class Weight(NamedTuple):
+    """W in blocks of few bits.
+
+    Attributes:
+        numbers: The packed numbers.
+        scales: One for each block.
+        sizes: Of W.
+        zero_points: One for each block.
+        order: The block of each column, int64 [K], safe; None where they lie in order.
+    """
+
+    numbers: Tensor
+    scales: Tensor
+    sizes: Sizes
+    zero_points: Tensor | None = None
+    order: Tensor | None = None
+
+
+def product(a: Tensor, weight: Weight, bias: Tensor | None = None, accuracy_level: int = 0) -> Tensor:
     """``a @ W.T + bias``; see :func:`matmul_nbits`.
 
     Args:
         a: Floats [..., K].
-        b: The packed numbers of W.
-        scales: One for each block.
-        sizes: Those of W.
-        zero_points: One for each block.
+        weight: W.
         bias: [N].
-        order: The block of each column, int64 [K], safe; None where they lie in order.
         accuracy_level: How coarse the product may be.
 
     Raises:
         ValueError: Numbers of other bits, or scales, zero points or a bias of other sizes.
     """
+    b, scales, sizes, zero_points, order = weight
     rows, columns, bits, block_size = sizes
     if bits not in (2, 4, 8):
         raise ValueError("bits other than 2, 4 and 8 are not supported.")
@@ -134,9 +140,9 @@ def product(
         return y if bias is None else y + bias
     _check_sizes(scales, zero_points, bias, sizes)
     if order is None:
-        found = _by_codes(a, b, scales, zero_points, bias, sizes, accuracy_level)
-        if found is not None:
-            return found
+        by_codes = _by_codes(a, weight, bias, accuracy_level)
+        if by_codes is not None:
+            return by_codes
     codes, scale = b.reshape(rows, -1), scales.reshape(rows, -1)
     zeros = None if zero_points is None else zero_points.reshape(rows, -1)
     strip = max(_STRIP // columns, 1) if a.is_cpu else rows
@@ -144,8 +150,8 @@ def product(
     for start in range(0, rows, strip):
         some = slice(start, start + strip)
         zero = None if zeros is None else zeros[some]
-        weight = _dequantized(codes[some], scale[some], zero, order, bits, block_size, columns)
-        parts.append(F.linear(a, weight.to(a.dtype), None if bias is None else bias[some]))
+        dense = _dequantized(codes[some], scale[some], zero, order, bits, block_size, columns)
+        parts.append(F.linear(a, dense.to(a.dtype), None if bias is None else bias[some]))
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
@@ -161,17 +167,9 @@ def _check_sizes(scales: Tensor, zero_points: Tensor | None, bias: Tensor | None
             raise ValueError(f"{name} of shape {shape} are not {count} elements, {each} for each row of W.")
 
 
-def _by_codes(
-    a: Tensor,
-    b: Tensor,
-    scales: Tensor,
-    zero_points: Tensor | None,
-    bias: Tensor | None,
-    sizes: Sizes,
-    accuracy_level: int,
-) -> Tensor | None:
+def _by_codes(a: Tensor, weight: Weight, bias: Tensor | None, accuracy_level: int) -> Tensor | None:
     """The product by the compiled op, which reads the packed weight itself; None where it does not serve."""
-    rows, columns, bits, block_size = sizes
+    b, scales, (rows, columns, bits, block_size), zero_points, _ = weight
     blocks = -(-columns // block_size)
     if block_size < 16 or block_size & (block_size - 1) or block_size > _WIDEST_BLOCK:
         return None

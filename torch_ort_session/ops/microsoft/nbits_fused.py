@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops.kernel import KernelContext, kernel
-from torch_ort_session.ops.microsoft.matmul_nbits import Sizes, product
+from torch_ort_session.ops.microsoft.matmul_nbits import Sizes, Weight, product
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
@@ -87,8 +87,8 @@ def matmul_nbits_mlp(
         raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
     x, total = _normed(a, skip, norm_scale, epsilon)
     gate, up = (
-        product(x, weight, scales, Sizes(N, K, bits, block_size), bias=bias, accuracy_level=accuracy_level)
-        for weight, scales, bias in ((gate_b, gate_scales, gate_bias), (up_b, up_scales, up_bias))
+        product(x, Weight(b, scales, Sizes(N, K, bits, block_size)), bias, accuracy_level)
+        for b, scales, bias in ((gate_b, gate_scales, gate_bias), (up_b, up_scales, up_bias))
     )
     return _ACTIVATIONS[activation](gate) * up, total if ctx.wants(1) else None
 
@@ -149,8 +149,8 @@ def matmul_nbits_qkv(
     x, total = _normed(a, skip, norm_scale, epsilon)
     three = ((q_b, q_scales, q_bias, Nq), (k_b, k_scales, k_bias, Nkv), (v_b, v_scales, v_bias, Nkv))
     q, k, v = (
-        product(x, weight, scales, Sizes(rows, K, bits, block_size), bias=bias, accuracy_level=accuracy_level)
-        for weight, scales, bias, rows in three
+        product(x, Weight(b, scales, Sizes(rows, K, bits, block_size)), bias, accuracy_level)
+        for b, scales, bias, rows in three
     )
     return q, k, v, total if ctx.wants(3) else None
 
@@ -195,10 +195,10 @@ def matmul_nbits_qlora(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.MatMulNBitsQLoRA
     """
-    y = product(x, w, scales, Sizes(N, K, bits, block_size), accuracy_level=accuracy_level)
+    y = product(x, Weight(w, scales, Sizes(N, K, bits, block_size)), None, accuracy_level)
     if not lora_b.numel():
         return y
     rank = lora_a_scales.shape[0]
     first, second = Sizes(rank, K, lora_bits, lora_block_size), Sizes(N, rank, lora_bits, lora_block_size)
-    down = product(x, lora_a, lora_a_scales, first, accuracy_level=accuracy_level)
-    return y + product(down, lora_b, lora_b_scales, second)
+    down = product(x, Weight(lora_a, lora_a_scales, first), None, accuracy_level)
+    return y + product(down, Weight(lora_b, lora_b_scales, second))

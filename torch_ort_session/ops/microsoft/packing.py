@@ -108,7 +108,8 @@ def packed_attention(
     projected = torch.matmul(x, weights) + bias
     sizes = qkv_hidden_sizes or [projected.shape[1] // 3] * 3
     q, k, v = torch.split(projected, sizes, 1)
-    return _within(q, k, v, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale, ctx)
+    rows, sums = (q, k, v), cumulative_sequence_length
+    return _within(rows, token_offset, sums, attention_bias, num_heads, scale, ctx)
 
 
 @kernel(
@@ -165,13 +166,12 @@ def packed_multi_head_attention(
     if bias is not None:
         width = q.shape[1]
         q, k, v = q + bias[:width], k + bias[width : 2 * width], v + bias[2 * width :]
-    return _within(q, k, v, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale, ctx)
+    rows, sums = (q, k, v), cumulative_sequence_length
+    return _within(rows, token_offset, sums, attention_bias, num_heads, scale, ctx)
 
 
 def _within(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    rows: tuple[Tensor, Tensor, Tensor],
     offset: Tensor,
     sums: Tensor,
     bias: Tensor | None,
@@ -180,8 +180,8 @@ def _within(
     ctx: KernelContext,
 ) -> Tensor:
     """Attention of tokens [N, ...] in the padded batch, where each sees those of its sequence."""
-    tokens = q.shape[0]
-    q, k, v = (split_heads(unpacked(part, offset, ctx), heads) for part in (q, k, v))
+    tokens = rows[0].shape[0]
+    q, k, v = (split_heads(unpacked(part, offset, ctx), heads) for part in rows)
     key = torch.arange(offset.shape[1], device=q.device)
     sums = check_range(sums, 0, tokens, Flag.LENGTH, ctx)
     seen = key < sums.diff().reshape(-1, 1, 1, 1)

@@ -55,9 +55,9 @@ def rotary_embedding(
         heads = num_heads if rotary_embedding_dim and num_heads else size // (2 * cos_cache.shape[1])
         size //= heads
     width = rotary_embedding_dim or size
-    made = turned(x, cos_cache, sin_cache, position_ids, heads, width, interleaved != 0, ctx)
-    if made is not None:
-        return made
+    y = turned(x, (cos_cache, sin_cache), position_ids, heads, width, interleaved != 0, ctx)
+    if y is not None:
+        return y
     if position_ids.numel() == 1 and position_ids.dim() == 1:
         position_ids = position_ids + torch.arange(length, device=x.device).unsqueeze(0)
     position_ids = check_places(position_ids, cos_cache.shape[0], Flag.INDEX, ctx)

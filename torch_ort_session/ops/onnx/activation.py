@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_ort_session.ops.common.gates import Gate, activated
+from torch_ort_session.ops.common.gates import Gate, Gating, activated
 from torch_ort_session.ops.common.widen import HALF, UNSIGNED, deliver, to_float
 from torch_ort_session.ops.kernel import kernel
 
@@ -180,7 +180,7 @@ def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x * sigmoid(alpha * x)``."""
     if alpha == 1.0:
         return F.silu(x)
-    made = activated(Gate.SIGMOID, x, alpha=alpha)
+    made = activated(Gate.SIGMOID, x, gating=Gating(alpha))
     if made is not None:
         return made
     wide = to_float(x)
@@ -201,7 +201,7 @@ def swiglu(a: Tensor, b: Tensor, *, alpha: float = 1.0) -> Tensor:
     """
     if a.shape != b.shape:
         raise ValueError(f"SwiGLU takes inputs of one shape, not {tuple(a.shape)} and {tuple(b.shape)}.")
-    made = activated(Gate.SIGMOID, a, b, alpha=alpha)
+    made = activated(Gate.SIGMOID, a, b, gating=Gating(alpha))
     if made is not None:
         return made
     if a.dtype in HALF:

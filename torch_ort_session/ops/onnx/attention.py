@@ -157,7 +157,7 @@ def attention(
     )
     keys = k.shape[-2] + (0 if past_key is None else past_key.shape[2])
     lengths = check_lengths(nonpad_kv_seqlen, keys, ctx)
-    return _attention(q, k, v, attn_mask, past_key, past_value, lengths, choices)
+    return _attention(q, k, v, attn_mask, (past_key, past_value), lengths, choices)
 
 
 def _attention(
@@ -165,11 +165,11 @@ def _attention(
     k: Tensor,
     v: Tensor,
     mask: Tensor | None,
-    past_key: Tensor | None,
-    past_value: Tensor | None,
+    past: tuple[Tensor | None, Tensor | None],
     lengths: Tensor | None,
     choices: _Choices,
 ) -> _Results:
+    past_key, past_value = past
     flat = q.dim() == 3
     if flat:
         q_heads, kv_heads = choices.heads

@@ -79,7 +79,7 @@ def gru(
     linear = bool(linear_before_reset)
     made = None
     if usual:
-        made = recurrent_native.gru_layer(x, states, w, r, b, direction, lengths, clip, linear)
+        made = recurrent_native.gru_layer(x, states, (w, r, b), direction, lengths, clip, linear)
     if made is not None:
         y, states = made
     elif usual and clip is None and linear and not few:

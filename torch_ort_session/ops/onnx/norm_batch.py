@@ -65,7 +65,7 @@ def batch_normalization_9(
 
     Source: https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
     """
-    return _five(x, scale, b, mean, var, epsilon, momentum, any(ctx.node.outputs[1:]))
+    return _five(x, (scale, b), (mean, var), epsilon, momentum, any(ctx.node.outputs[1:]))
 
 
 @kernel("BatchNormalization", since=(7,))
@@ -86,7 +86,7 @@ def batch_normalization_7(
     Source: https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
     """
     training = any(ctx.node.outputs[1:])
-    return _maybe_spatial(x, scale, b, mean, var, epsilon, momentum, training, spatial)
+    return _maybe_spatial(x, (scale, b), (mean, var), epsilon, momentum, training, spatial)
 
 
 @kernel("BatchNormalization", since=(6,))
@@ -106,7 +106,7 @@ def batch_normalization_6(
 
     Source: https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
     """
-    return _maybe_spatial(x, scale, b, mean, var, epsilon, momentum, not is_test, spatial)
+    return _maybe_spatial(x, (scale, b), (mean, var), epsilon, momentum, not is_test, spatial)
 
 
 @kernel("BatchNormalization", since=(1,))
@@ -127,38 +127,36 @@ def batch_normalization_1(
 
     Source: https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
     """
-    return _maybe_spatial(x, scale, b, mean, var, epsilon, momentum, not is_test, spatial)
+    return _maybe_spatial(x, (scale, b), (mean, var), epsilon, momentum, not is_test, spatial)
 
 
 def _maybe_spatial(
     x: Tensor,
-    scale: Tensor,
-    b: Tensor,
-    mean: Tensor,
-    var: Tensor,
+    affine: tuple[Tensor, Tensor],
+    running: tuple[Tensor, Tensor],
     epsilon: float,
     momentum: float,
     training: bool,
     spatial: int,
 ) -> _Five:
     if spatial:
-        return _five(x, scale, b, mean, var, epsilon, momentum, training)
-    flat = [item.reshape(-1) for item in (scale, b, mean, var)]
-    y, *statistics = _five(x.flatten(1), flat[0], flat[1], flat[2], flat[3], epsilon, momentum, training)
-    first, second, third, fourth = [None if s is None else s.reshape(mean.shape) for s in statistics]
+        return _five(x, affine, running, epsilon, momentum, training)
+    scale, b, mean, var = (item.reshape(-1) for item in (*affine, *running))
+    y, *statistics = _five(x.flatten(1), (scale, b), (mean, var), epsilon, momentum, training)
+    shape = running[0].shape
+    first, second, third, fourth = [None if s is None else s.reshape(shape) for s in statistics]
     return y.reshape(x.shape), first, second, third, fourth
 
 
 def _five(
     x: Tensor,
-    scale: Tensor,
-    b: Tensor,
-    mean: Tensor,
-    var: Tensor,
+    affine: tuple[Tensor, Tensor],
+    running: tuple[Tensor, Tensor],
     epsilon: float,
     momentum: float,
     training: bool,
 ) -> _Five:
+    (scale, b), (mean, var) = affine, running
     if not training:
         return _fixed(x, scale, b, mean, var, epsilon), None, None, None, None
     y, batch_mean, batch_var = _batch(x, scale, b, epsilon)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_ort_session.ir.types import element_type_of
 from torch_ort_session.ops.common.bytes_mm import byte_conv, byte_matmul
 from torch_ort_session.ops.common.bytewise import requantized
-from torch_ort_session.ops.common.windows import per_axis, window_pads
+from torch_ort_session.ops.common.windows import Geometry, geometry
 from torch_ort_session.ops.kernel import kernel
 
 
@@ -65,7 +65,8 @@ def conv_integer(
 
     Source: https://onnx.ai/onnx/operators/onnx__ConvInteger.html
     """
-    return _conv(x, w, x_zero_point, w_zero_point, auto_pad, dilations, group, kernel_shape, pads, strides)
+    over = _geometry(x, w, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+    return byte_conv(x, w, x_zero_point, w_zero_point, over, group)
 
 
 @kernel("QLinearMatMul", since=(10, 21), native=("requantize",))
@@ -149,7 +150,8 @@ def qlinear_conv(
 
     Source: https://onnx.ai/onnx/operators/onnx__QLinearConv.html
     """
-    y = _conv(x, w, x_zero_point, w_zero_point, auto_pad, dilations, group, kernel_shape, pads, strides)
+    over = _geometry(x, w, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+    y = byte_conv(x, w, x_zero_point, w_zero_point, over, group)
     by_channel = (-1, *[1] * (w.dim() - 2))
     if b is not None:
         y = y + b.reshape(by_channel)
@@ -157,37 +159,23 @@ def qlinear_conv(
     return requantized(y, None, scale, y_zero_point, element_type_of(y_zero_point.dtype))
 
 
-def _conv(
+def _geometry(
     x: Tensor,
     w: Tensor,
-    x_zero: Tensor | None,
-    w_zero: Tensor | None,
-    auto_pad: str,
-    dilations: list[int] | None,
-    group: int,
     kernel_shape: list[int] | None,
-    pads: list[int] | None,
+    *,
     strides: list[int] | None,
-) -> Tensor:
+    dilations: list[int] | None,
+    pads: list[int] | None,
+    auto_pad: str,
+) -> Geometry:
     kernel_size = w.shape[2:]
-    rank = len(kernel_size)
     if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel_size):
         raise ValueError(
             f"kernel_shape is {kernel_shape}, but the weight's spatial shape is {list(kernel_size)}."
         )
-    strides = per_axis(strides, rank, "strides")
-    dilations = per_axis(dilations, rank, "dilations")
-    begin, end = window_pads(auto_pad, pads, x.shape[2:], kernel_size, strides, dilations)
-    return byte_conv(
-        x,
-        w,
-        x_zero,
-        w_zero,
-        strides=strides,
-        begin=begin,
-        end=end,
-        dilations=dilations,
-        group=group,
+    return geometry(
+        x.shape[2:], kernel_size, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
     )
 
 

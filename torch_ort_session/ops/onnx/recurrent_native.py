@@ -21,9 +21,7 @@ _DIRECTIONS = ("forward", "reverse", "bidirectional")
 def lstm_layer(
     x: Tensor,
     states: States,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None,
+    weights: tuple[Tensor, Tensor, Tensor | None],
     direction: str,
     lengths: Tensor | None,
     clip: float | None,
@@ -33,9 +31,8 @@ def lstm_layer(
     Args:
         x: float32 ``[time, batch, input]``.
         states: Output and cell before the first step, each ``[directions, batch, hidden]``.
-        w: ``[directions, 4 * hidden, input]``.
-        r: ``[directions, 4 * hidden, hidden]``.
-        b: ``[directions, 8 * hidden]`` or None.
+        weights: W ``[directions, 4 * hidden, input]``, R ``[directions, 4 * hidden, hidden]`` and B
+            ``[directions, 8 * hidden]`` or None.
         direction: The attribute.
         lengths: Sequence lengths ``[batch]`` or None.
         clip: Bound of the gates before their function.
@@ -43,6 +40,7 @@ def lstm_layer(
     Returns:
         As :func:`.recurrent.unroll`.
     """
+    w, r, b = weights
     op = native.device_op("lstm_layer", x, w, r, b, *states)
     if op is None or not _floats(x, w, r, *states):
         return None
@@ -54,9 +52,7 @@ def lstm_layer(
 def gru_layer(
     x: Tensor,
     states: States,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None,
+    weights: tuple[Tensor, Tensor, Tensor | None],
     direction: str,
     lengths: Tensor | None,
     clip: float | None,
@@ -67,9 +63,8 @@ def gru_layer(
     Args:
         x: float32 ``[time, batch, input]``.
         states: Output before the first step ``[directions, batch, hidden]``, alone.
-        w: ``[directions, 3 * hidden, input]``.
-        r: ``[directions, 3 * hidden, hidden]``.
-        b: ``[directions, 6 * hidden]`` or None.
+        weights: W ``[directions, 3 * hidden, input]``, R ``[directions, 3 * hidden, hidden]`` and B
+            ``[directions, 6 * hidden]`` or None.
         direction: The attribute.
         lengths: Sequence lengths ``[batch]`` or None.
         clip: Bound of the gates before their function.
@@ -78,6 +73,7 @@ def gru_layer(
     Returns:
         As :func:`.recurrent.unroll`.
     """
+    w, r, b = weights
     op = native.device_op("gru_layer", x, w, r, b, *states)
     if op is None or not _floats(x, w, r, *states):
         return None

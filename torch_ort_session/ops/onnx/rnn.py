@@ -153,7 +153,7 @@ def lstm(
     many = x.shape[1] >= 16 and clip is None and lengths is None
     made = None
     if usual and not many:
-        made = recurrent_native.lstm_layer(x, states, w, r, b, direction, lengths, clip)
+        made = recurrent_native.lstm_layer(x, states, (w, r, b), direction, lengths, clip)
     # Few steps cost less than copying the weights into torch's order, which takes longer than the steps where
     # the weights are large. With lengths the fused layer does not tell the cell at a sequence's end.
     few = x.shape[0] <= (8 if w.numel() + r.numel() <= 1 << 20 else 64)

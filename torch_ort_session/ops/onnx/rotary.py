@@ -44,10 +44,10 @@ def rotary_embedding(
     """
     if x.dim() == 4 or num_heads:
         width = rotary_embedding_dim or (x.shape[3] if x.dim() == 4 else x.shape[2] // (num_heads or 1))
-        given = x, cos_cache, sin_cache, position_ids
-        made = turned(*given, num_heads or 0, width, interleaved != 0, ctx)
-        if made is not None:
-            return made
+        tables = cos_cache, sin_cache
+        y = turned(x, tables, position_ids, num_heads or 0, width, interleaved != 0, ctx)
+        if y is not None:
+            return y
     if position_ids is not None:
         position_ids = check_places(position_ids, cos_cache.shape[0], Flag.INDEX, ctx)
         cos_cache, sin_cache = F.embedding(position_ids, cos_cache), F.embedding(position_ids, sin_cache)

@@ -19,6 +19,7 @@ from torch_ort_session.ops.onnx.images.layout import (
     turned,
     turned_back,
 )
+from torch_ort_session.ops.onnx.images.onednn import Spread
 
 
 @kernel("Conv", since=(1, 11, 22))
@@ -128,9 +129,10 @@ def conv_transpose(
         return _tiled(x, w, b)
     fits = [more < max(step, gap) for more, step, gap in zip(extra, strides, dilations, strict=True)]
     if begin == end and min(begin, default=0) >= 0 and all(fits):
-        return transposed_convolution(x, w, b, strides, begin, dilations, extra, group)
+        return transposed_convolution(x, w, b, Spread(strides, begin, dilations, extra), group)
     # torch cuts both ends alike and bounds the extra size, so the rest is cut (or grown by zeros) here.
-    y = transposed_convolution(x, w, None, strides, [0] * rank, dilations, [0] * rank, group)
+    whole = Spread(strides, [0] * rank, dilations, [0] * rank)
+    y = transposed_convolution(x, w, None, whole, group)
     y = pad_spatial(
         y, [-size for size in begin], [more - size for more, size in zip(extra, end, strict=True)]
     )

@@ -103,11 +103,13 @@ def convolution(
         )
         turns = _turns(x, w, strides, small)
         if rank == 1 and (turns or (turns is None and is_channels_last_1d(x))):
-            parts = [1, *strides], [0, *pads], [1, *dilations]
-            return convolution(x.unsqueeze(2), w.unsqueeze(2), b, *parts, groups).squeeze(2)
+            image, kernel = x.unsqueeze(2), w.unsqueeze(2)
+            return convolution(image, kernel, b, [1, *strides], [0, *pads], [1, *dilations], groups).squeeze(
+                2
+            )
         x = channels_last(x) if turns else x if turns is None else x.contiguous()
-        image = rank == 2 and (turns or (turns is None and is_channels_last(x)))
-        if image and not small and onednn.serves(x, w, b):
+        is_image = rank == 2 and (turns or (turns is None and is_channels_last(x)))
+        if is_image and not small and onednn.serves(x, w, b):
             return onednn.convolution(channels_last(x), w, b, strides, pads, dilations, groups)
     if rank == 3 and x.device.type == "cpu" and onednn.serves(x, w, b):
         return onednn.volumes(x.contiguous(), w, b, strides, pads, dilations, groups)
@@ -118,10 +120,7 @@ def transposed_convolution(
     x: Tensor,
     w: Tensor,
     b: Tensor | None,
-    strides: list[int],
-    pads: list[int],
-    dilations: list[int],
-    extra: list[int],
+    over: onednn.Spread,
     groups: int,
 ) -> Tensor:
     """A transposed ``torch.convolution``, of images on the CPU in the order in which it is fastest.
@@ -135,10 +134,7 @@ def transposed_convolution(
         x: [N, C, D1..Dn] on any device.
         w: [C, M / groups, K1..Kn].
         b: [M].
-        strides: Stride by axis.
-        pads: What is cut off both ends of each axis.
-        dilations: Dilation by axis.
-        extra: Elements added at the end of each axis.
+        over: Its geometry.
         groups: Number of channel groups.
 
     Returns:
@@ -147,16 +143,20 @@ def transposed_convolution(
     rank = x.dim() - 2
     if 1 <= rank <= 2 and x.device.type == "cpu" and onednn.serves(x, w, b):
         nbytes = x.element_size() * x.shape[0] * w.shape[1] * groups
-        for size, width, stride in zip(x.shape[2:], w.shape[2:], strides, strict=True):
+        for size, width, stride in zip(x.shape[2:], w.shape[2:], over.strides, strict=True):
             nbytes *= (size - 1) * stride + width
         if nbytes > _UNFOLDED:
             if rank == 2:
-                parts = strides, pads, dilations, extra
-                return onednn.transposed(channels_last(x), w, b, *parts, groups)
-            lines = [1, *strides], [0, *pads], [1, *dilations], [0, *extra]
+                return onednn.transposed(channels_last(x), w, b, over, groups)
+            lines = onednn.Spread(
+                strides=[1, *over.strides],
+                pads=[0, *over.pads],
+                dilations=[1, *over.dilations],
+                extra=[0, *over.extra],
+            )
             image = channels_last(x.unsqueeze(2))
-            return onednn.transposed(image, w.unsqueeze(2), b, *lines, groups).squeeze(2)
-    return torch.convolution(x, w, b, strides, pads, dilations, True, extra, groups)
+            return onednn.transposed(image, w.unsqueeze(2), b, lines, groups).squeeze(2)
+    return torch.convolution(x, w, b, over.strides, over.pads, over.dilations, True, over.extra, groups)
 
 
 def _turns(x: Tensor, w: Tensor, strides: list[int], small: bool) -> bool | None:

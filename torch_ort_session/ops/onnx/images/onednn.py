@@ -7,6 +7,7 @@ copies images that lie channels last, and whose windows take nine times the imag
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -71,14 +72,28 @@ def volumes(
     return torch.mkldnn_convolution(x, w, b, pads, strides, dilations, groups)
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Geometry of a transposed convolution, by spatial axis.
+
+    Attributes:
+        strides: Elements between what two elements of the input spread to.
+        pads: Elements cut off both ends.
+        dilations: Elements between two of the kernel.
+        extra: Elements added at the end.
+    """
+
+    strides: list[int]
+    pads: list[int]
+    dilations: list[int]
+    extra: list[int]
+
+
 def transposed(
     x: Tensor,
     w: Tensor,
     b: Tensor | None,
-    strides: list[int],
-    pads: list[int],
-    dilations: list[int],
-    extra: list[int],
+    over: Spread,
     groups: int,
 ) -> Tensor:
     """A transposed convolution of images that lie channels last.
@@ -87,17 +102,14 @@ def transposed(
         x: [N, C, H, W] in float32.
         w: [C, M / groups, K1, K2].
         b: [M].
-        strides: Stride by axis.
-        pads: What is cut off both ends of each axis.
-        dilations: Dilation by axis.
-        extra: Elements added at the end of each axis.
+        over: Its geometry.
         groups: Number of channel groups.
 
     Returns:
         [N, M, O1, O2], channels last.
     """
     made: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
-        x, w, b, pads, extra, strides, dilations, groups, "none", [], ""
+        x, w, b, over.pads, over.extra, over.strides, over.dilations, groups, "none", [], ""
     )
     return made
 

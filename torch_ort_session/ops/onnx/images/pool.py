@@ -13,12 +13,12 @@ from torch import Tensor
 
 from torch_ort_session.ops.common.windows import (
     FOLD_FROM,
+    Geometry,
     closing_pads,
     fold_windows,
+    geometry,
     pad_spatial,
-    per_axis,
     window_counts,
-    window_pads,
     windows,
 )
 from torch_ort_session.ops.kernel import kernel
@@ -56,46 +56,35 @@ def average_pool(
 
     Source: https://onnx.ai/onnx/operators/onnx__AveragePool.html
     """
-    rank = _check_rank(x, kernel_shape)
-    sizes = x.shape[2:]
-    strides = per_axis(strides, rank, "strides")
-    dilations = per_axis(dilations, rank, "dilations")
-    begin, end = window_pads(auto_pad, pads, sizes, kernel_shape, strides, dilations)
+    over = _geometry(x, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+    rank, begin = len(kernel_shape), over.begin
     # torch on the CPU has no avg_pool3d of halves.
     lacking = rank == 3 and x.dtype.itemsize == 2
-    fits = begin == end and max(dilations) == 1 and rank in _POOLS and _half(begin, kernel_shape)
+    fits = begin == over.end and max(over.dilations) == 1 and rank in _POOLS and _half(begin, kernel_shape)
     folds = x.device.type == "cpu" and x.numel() >= FOLD_FROM and not is_channels_last(x)
     if fits and not lacking and not folds:
-        return _POOLS[rank](x, kernel_shape, strides, begin, bool(ceil_mode), bool(count_include_pad))
+        return _POOLS[rank](x, kernel_shape, over.strides, begin, bool(ceil_mode), bool(count_include_pad))
     # Sums of shifted slices round at each step.
     wide = x.to(torch.float32) if x.dtype.itemsize == 2 else x
-    y = _average_folded(wide, kernel_shape, strides, dilations, begin, end, ceil_mode, count_include_pad)
+    y = _average_folded(wide, over, ceil_mode, count_include_pad)
     return y.to(x.dtype)
 
 
-def _average_folded(
-    x: Tensor,
-    kernel: list[int],
-    strides: list[int],
-    dilations: list[int],
-    begin: list[int],
-    end: list[int],
-    ceil_mode: int,
-    count_include_pad: int,
-) -> Tensor:
-    rank = len(kernel)
+def _average_folded(x: Tensor, over: Geometry, ceil_mode: int, count_include_pad: int) -> Tensor:
+    begin, end = over.begin, over.end
+    rank = len(over.kernel)
     sizes = x.shape[2:]
-    counts = window_counts(sizes, kernel, strides, dilations, begin, ceil_mode, end)
-    closing = closing_pads(sizes, kernel, strides, dilations, begin, counts)
-    total = fold_windows(pad_spatial(x, begin, closing), kernel, strides, dilations, torch.add)
+    counts = window_counts(sizes, over, ceil_mode)
+    closing = closing_pads(sizes, over, counts)
+    total = fold_windows(pad_spatial(x, begin, closing), over.kernel, over.strides, over.dilations, torch.add)
     taps = 1
-    for axis, (size, width) in enumerate(zip(sizes, kernel, strict=True)):
+    for axis, (size, width) in enumerate(zip(sizes, over.kernel, strict=True)):
         low, high = (-begin[axis], size + end[axis]) if count_include_pad else (0, size)
         if -begin[axis] >= low and size + closing[axis] <= high:
             taps *= width
             continue
-        places = torch.arange(counts[axis], device=x.device).unsqueeze(1) * strides[axis] - begin[axis]
-        places = places + torch.arange(width, device=x.device) * dilations[axis]
+        places = torch.arange(counts[axis], device=x.device).unsqueeze(1) * over.strides[axis] - begin[axis]
+        places = places + torch.arange(width, device=x.device) * over.dilations[axis]
         valid = ((places >= low) & (places < high)).sum(1)
         total = total / valid.reshape([-1 if d == axis else 1 for d in range(rank)])
     return total / taps
@@ -130,7 +119,8 @@ def lp_pool(
 
     Source: https://onnx.ai/onnx/operators/onnx__LpPool.html
     """
-    return _lp_pool(x, auto_pad, ceil_mode, dilations, kernel_shape, p, pads, strides)
+    over = _geometry(x, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+    return _lp_pool(x, over, ceil_mode, p)
 
 
 @kernel("LpPool", since=(1,))
@@ -148,7 +138,8 @@ def lp_pool_1(
     Source: https://onnx.ai/onnx/operators/onnx__LpPool.html
     """
     kernel_shape = list(x.shape[2:]) if kernel_shape is None else kernel_shape
-    return _lp_pool(x, auto_pad, 0, None, kernel_shape, p, pads, strides)
+    over = _geometry(x, kernel_shape, strides=strides, dilations=None, pads=pads, auto_pad=auto_pad)
+    return _lp_pool(x, over, 0, p)
 
 
 @kernel("GlobalAveragePool", since=(1, 22))
@@ -176,32 +167,28 @@ def global_lp_pool(x: Tensor, *, p: float = 2) -> Tensor:
     return norm
 
 
-def _lp_pool(
-    x: Tensor,
-    auto_pad: str,
-    ceil_mode: int,
-    dilations: list[int] | None,
-    kernel_shape: list[int],
-    p: float,
-    pads: list[int] | None,
-    strides: list[int] | None,
-) -> Tensor:
-    rank = _check_rank(x, kernel_shape)
+def _lp_pool(x: Tensor, over: Geometry, ceil_mode: int, p: float) -> Tensor:
     sizes = x.shape[2:]
-    strides = per_axis(strides, rank, "strides")
-    dilations = per_axis(dilations, rank, "dilations")
-    begin, end = window_pads(auto_pad, pads, sizes, kernel_shape, strides, dilations)
-    counts = window_counts(sizes, kernel_shape, strides, dilations, begin, ceil_mode, end)
-    closing = closing_pads(sizes, kernel_shape, strides, dilations, begin, counts)
-    taps = windows(pad_spatial(x, begin, closing), kernel_shape, strides, dilations)
-    norm: Tensor = torch.linalg.vector_norm(taps, p, dim=tuple(range(-rank, 0)))
+    closing = closing_pads(sizes, over, window_counts(sizes, over, ceil_mode))
+    taps = windows(pad_spatial(x, over.begin, closing), over.kernel, over.strides, over.dilations)
+    norm: Tensor = torch.linalg.vector_norm(taps, p, dim=tuple(range(-len(over.kernel), 0)))
     return norm
 
 
-def _check_rank(x: Tensor, kernel_shape: list[int]) -> int:
+def _geometry(
+    x: Tensor,
+    kernel_shape: list[int],
+    *,
+    strides: list[int] | None,
+    dilations: list[int] | None,
+    pads: list[int] | None,
+    auto_pad: str,
+) -> Geometry:
     if x.dim() - 2 != len(kernel_shape):
         raise ValueError(f"kernel_shape {kernel_shape} does not fit an input of rank {x.dim()}.")
-    return len(kernel_shape)
+    return geometry(
+        x.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
+    )
 
 
 def _half(pads: Sequence[int], kernel: Sequence[int]) -> bool:

@@ -6,6 +6,7 @@ Sources: https://onnx.ai/onnx/operators/onnx__MaxPool.html, https://onnx.ai/onnx
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +16,10 @@ from torch_ort_session.ops.common.checks import check_places
 from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.ops.common.windows import (
     FOLD_FROM,
+    Geometry,
     closing_pads,
     fold_windows,
+    geometry,
     pad_spatial,
     per_axis,
     window_counts,
@@ -43,7 +46,8 @@ def max_pool_1(
 
     Source: https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
-    return _max_pool(x, auto_pad, 0, None, kernel_shape, pads, 0, strides, False)[0]
+    over = _geometry(x, kernel_shape, strides=strides, dilations=None, pads=pads, auto_pad=auto_pad)
+    return _max_pool(x, over, 0, 0, False)[0]
 
 
 @kernel("MaxPool", since=(8, 10, 11, 12, 22))
@@ -79,9 +83,8 @@ def max_pool(
 
     Source: https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
-    return _max_pool(
-        x, auto_pad, ceil_mode, dilations, kernel_shape, pads, storage_order, strides, ctx.wants(1)
-    )
+    over = _geometry(x, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+    return _max_pool(x, over, ceil_mode, storage_order, ctx.wants(1))
 
 
 @kernel("GlobalMaxPool", since=(1, 22))
@@ -143,63 +146,62 @@ def max_unpool(
     return pad_spatial(y, [0] * len(grow), grow)
 
 
-def _max_pool(
+def _geometry(
     x: Tensor,
-    auto_pad: str,
-    ceil_mode: int,
-    dilations: list[int] | None,
     kernel_shape: list[int],
-    pads: list[int] | None,
-    storage_order: int,
+    *,
     strides: list[int] | None,
-    indexed: bool,
-) -> tuple[Tensor, Tensor | None]:
-    whole = not x.is_floating_point()
-    rank = len(kernel_shape)
-    sizes = x.shape[2:]
+    dilations: list[int] | None,
+    pads: list[int] | None,
+    auto_pad: str,
+) -> Geometry:
+    rank, sizes = len(kernel_shape), x.shape[2:]
     if len(sizes) != rank or rank not in _POOLS:
         raise ValueError(
             f"kernel_shape {kernel_shape} does not fit an input with {len(sizes)} spatial axes; "
             "one to three are supported."
         )
-    strides = per_axis(strides, rank, "strides")
-    dilations = per_axis(dilations, rank, "dilations")
-    begin, end = window_pads(auto_pad, pads, sizes, kernel_shape, strides, dilations)
-    halves = [((k - 1) * d + 1) // 2 for k, d in zip(kernel_shape, dilations, strict=True)]
-    shift = [0] * rank
+    return geometry(sizes, kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+
+
+def _max_pool(
+    x: Tensor, over: Geometry, ceil_mode: int, storage_order: int, indexed: bool
+) -> tuple[Tensor, Tensor | None]:
+    whole = not x.is_floating_point()
+    sizes = x.shape[2:]
+    kernel, strides, dilations, begin = over.kernel, over.strides, over.dilations, over.begin
+    halves = [((k - 1) * d + 1) // 2 for k, d in zip(kernel, dilations, strict=True)]
+    shift = [0] * len(kernel)
     # Of equal elements torch's pooling passes the gradient to the first, a maximum shares it.
     folds = x.numel() >= FOLD_FROM and x.device.type == "cpu" and not indexed and not x.requires_grad
-    folds = folds and max(kernel_shape) <= _FOLDED and (whole or not is_channels_last(x))
+    folds = folds and max(kernel) <= _FOLDED and (whole or not is_channels_last(x))
     if whole and not folds:
         # With the channels last torch pools no bytes of more than 127 (255) elements a channel.
         x = x.contiguous()
-    if folds or begin != end or any(pad > half for pad, half in zip(begin, halves, strict=True)):
-        counts = window_counts(sizes, kernel_shape, strides, dilations, begin, ceil_mode, end)
-        closing = closing_pads(sizes, kernel_shape, strides, dilations, begin, counts)
+    if folds or begin != over.end or any(pad > half for pad, half in zip(begin, halves, strict=True)):
+        closing = closing_pads(sizes, over, window_counts(sizes, over, ceil_mode))
         lowest = -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
         x = pad_spatial(x, begin, closing, lowest)
         if folds:
-            return fold_windows(x, kernel_shape, strides, dilations, torch.maximum), None
-        shift, begin, ceil_mode = begin, [0] * rank, 0
+            return fold_windows(x, kernel, strides, dilations, torch.maximum), None
+        shift, over, ceil_mode = begin, replace(over, begin=[0] * len(kernel)), 0
     if not indexed:
-        return _values(x, kernel_shape, strides, begin, dilations, bool(ceil_mode)), None
-    values, found = _values_and_places(x, kernel_shape, strides, begin, dilations, bool(ceil_mode))
-    return values, _flat_index(found, x.shape[2:], sizes, shift, storage_order)
+        return _values(x, over, bool(ceil_mode)), None
+    values, places = _values_and_places(x, over, bool(ceil_mode))
+    return values, _flat_index(places, x.shape[2:], sizes, shift, storage_order)
 
 
-def _values(
-    x: Tensor, kernel: list[int], strides: list[int], pads: list[int], dilations: list[int], ceil: bool
-) -> Tensor:
+def _values(x: Tensor, over: Geometry, ceil: bool) -> Tensor:
     if x.is_floating_point():
-        return _POOLS[len(kernel)](x, kernel, strides, pads, dilations, ceil)
-    return _values_and_places(x, kernel, strides, pads, dilations, ceil)[0]
+        pool = _POOLS[len(over.kernel)]
+        return pool(x, over.kernel, over.strides, over.begin, over.dilations, ceil)
+    return _values_and_places(x, over, ceil)[0]
 
 
-def _values_and_places(
-    x: Tensor, kernel: list[int], strides: list[int], pads: list[int], dilations: list[int], ceil: bool
-) -> tuple[Tensor, Tensor]:
+def _values_and_places(x: Tensor, over: Geometry, ceil: bool) -> tuple[Tensor, Tensor]:
     """Maxima, and their flat indices within each channel."""
     dtype = x.dtype
+    kernel, strides, pads, dilations = over.kernel, over.strides, over.begin, over.dilations
     if not x.is_floating_point() and x.device.type != "cpu":
         x = x.to(torch.float32)
     if len(kernel) == 1:
