@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "feeds.h"
-#include "strip.h"
-#include "tape.h"
-#include "tos/word.h"
+#include "core/word.h"
+#include "tape/feeds.h"
+#include "tape/strip.h"
+#include "tape/tape.h"
 
 namespace py = pybind11;
 

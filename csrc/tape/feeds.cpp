@@ -1,5 +1,5 @@
 // Feeds of a run that is like the one before: from a dict into the tensors that a tape reads.
-#include "feeds.h"
+#include "tape/feeds.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>

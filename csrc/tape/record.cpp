@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "tape.h"
+#include "tape/tape.h"
 
 namespace tos::tape {
 

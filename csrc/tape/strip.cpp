@@ -1,5 +1,5 @@
 // Calls whose sizes grow from run to run, made in order without Python.
-#include "strip.h"
+#include "tape/strip.h"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tape.h"
+#include "tape/tape.h"
 
 namespace tos::tape {
 

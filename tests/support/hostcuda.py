@@ -57,11 +57,11 @@ def compiled(name: str) -> ctypes.CDLL:
 def _compiled(name: str) -> ctypes.CDLL | str:
     """The library, or what the compiler says: it is asked once."""
     torch_include = Path(torch.__file__).parent / "include"
-    include = [_SOURCES, ROOT / "csrc" / "include", ROOT / "csrc" / "cuda", torch_include]
+    include = [_SOURCES, ROOT / "csrc", torch_include]
     flags = ["-O1", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden"]
     flags += os.environ.get("CXXFLAGS", "").split()
     digest = hashlib.sha256(f"{torch.__version__} {flags}".encode())
-    for folder in include[:3]:
+    for folder in include[:2]:
         for path in sorted(p for p in folder.rglob("*") if p.suffix in {".cpp", ".h", ".cuh"}):
             digest.update(path.read_bytes())
     folder = ROOT / "build" / "emulated"
@@ -72,7 +72,7 @@ def _compiled(name: str) -> ctypes.CDLL | str:
             old.unlink(missing_ok=True)
         fresh = library.with_suffix(f".{os.getpid()}")
         # torch's own headers are not held to our warnings.
-        paths = [f"-I{p}" for p in include[:3]] + ["-isystem", str(torch_include)]
+        paths = [f"-I{p}" for p in include[:2]] + ["-isystem", str(torch_include)]
         compiler = os.environ.get("CXX", "c++")
         command = [compiler, *flags, *paths, str(_SOURCES / f"{name}.cpp"), "-o", str(fresh)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A step of a decoder over its cache in one compiled op: see ``csrc/cpu/gqa_decode.cpp``."""
+"""A step of a decoder over its cache in one compiled op: see ``csrc/attention/gqa_decode/``."""
 
 from __future__ import annotations
 
