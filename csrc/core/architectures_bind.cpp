@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/launch.h"
+#include "core/architectures.h"
 
 namespace tos::cuda {
 

@@ -1,4 +1,4 @@
-#include "core/launch.h"
+#include "core/architectures.h"
 
 #define TOS_TEXT_OF(...) #__VA_ARGS__
 #define TOS_TEXT(list) TOS_TEXT_OF(list)

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "linear/weights/weights.h"
+#include "core/real.h"
 
-// Floats of a tensor, as the kernels of weights.h take them.
+// Floats of a tensor, as kernels take them.
 namespace tos {
 
 inline bool is_real(const at::Tensor& tensor) {

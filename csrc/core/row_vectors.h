@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "linear/weights/weights.h"
+#include "core/real.h"
 
 namespace tos {
 

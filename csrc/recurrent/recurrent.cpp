@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "linear/weights/weights.h"
+#include "recurrent/steps.h"
 
 namespace tos {
 
@@ -160,7 +160,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer(
   Layer layer = layer_of("lstm_layer", 4, gates, recurrence, h, lengths, direction);
   TORCH_CHECK_VALUE(fits(c, h.sizes()), "lstm_layer: the cell ", c.sizes(), " is not as the state ",
                     h.sizes());
-  const StepKernels& kernels = kernels_for(instructions).steps;
+  const StepKernels& kernels = steps_for(instructions);
   at::Tensor output = empty_output(layer, gates);
   at::Tensor state = at::empty(h.sizes(), h.options()), cell = at::empty(h.sizes(), h.options());
   cell.copy_(c);
@@ -187,7 +187,7 @@ std::tuple<at::Tensor, at::Tensor> gru_layer(const at::Tensor& gates, const at::
   TORCH_CHECK_VALUE(fits(bias, {layer.ways, layer.hidden}), "gru_layer: the hidden gate's bias ",
                     bias.sizes(), " is not one float for each of ", layer.ways, " x ", layer.hidden,
                     " numbers");
-  const StepKernels& kernels = kernels_for(instructions).steps;
+  const StepKernels& kernels = steps_for(instructions);
   at::Tensor output = empty_output(layer, gates), state = at::empty(h.sizes(), h.options());
   const at::Tensor extra = bias.contiguous();
   const float* extras = extra.const_data_ptr<float>();

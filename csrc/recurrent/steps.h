@@ -2,7 +2,10 @@
 
 #include <cstdint>
 
-// One step of a recurrent layer, on raw pointers. Each set of instructions has its own; see weights.h.
+#include "core/instructions.h"
+
+// One step of a recurrent layer, on raw pointers. Each set of instructions has a table of its own; none of
+// these functions allocates or throws.
 namespace tos {
 
 // What one step of one row reads and writes besides its gates. A gate's numbers lie side by side.
@@ -39,5 +42,16 @@ struct StepKernels {
   // With the hidden gate's product of that, in `fresh`.
   void (*gru)(const StepRow& row, const float* fresh);
 };
+
+extern const StepKernels kDefaultSteps;
+#ifdef TOS_X86
+extern const StepKernels kAvx2Steps;
+extern const StepKernels kAvx512Steps;
+#endif
+
+// The table for a set of instructions by number: see instructions_for.
+inline const StepKernels& steps_for(int64_t instructions) {
+  return TOS_SERVING(instructions_for(instructions), kDefaultSteps, kAvx2Steps, kAvx512Steps);
+}
 
 }  // namespace tos

@@ -1,4 +1,5 @@
-// The kernels of steps.h: included by a file that has chosen its lanes and instructions, see weights_body.h.
+// The kernels of steps.h. Included once by each file of kernels, behind its lanes, which `Wide` names.
+// Everything is local to that file.
 namespace {
 
 // Loops over this many numbers have a length that the compiler knows, and become vectors.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attention/cache_appended/cache_appended_check.h"
-#include "core/launch.h"
+#include "attention/cache_appended/cache_appended_launch.h"
 
 namespace tos::cuda {
 

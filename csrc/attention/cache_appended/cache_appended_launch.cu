@@ -1,5 +1,5 @@
 #include "attention/cache_appended/cache_appended.cuh"
-#include "core/launch.h"
+#include "attention/cache_appended/cache_appended_launch.h"
 
 namespace tos::cuda {
 

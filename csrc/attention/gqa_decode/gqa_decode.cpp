@@ -19,18 +19,6 @@ namespace tos {
 
 namespace {
 
-AttendRows attend_rows_for(int64_t instructions) {
-#ifdef TOS_X86
-  const WeightKernels* kernels = &kernels_for(instructions);
-  if (kernels == kernels_of(Instructions::kAvx2)) return attend_rows_avx2;
-  if (kernels == kernels_of(Instructions::kAvx512)) return attend_rows_avx512;
-  if (kernels == kernels_of(Instructions::kAvx512Vnni)) return attend_rows_avx512;
-#else
-  kernels_for(instructions);
-#endif
-  return attend_rows_default;
-}
-
 // Parts that the rows of a sample are split into, whatever their number and that of threads.
 constexpr int64_t kRowsOfPart = 512;
 constexpr int64_t kMostParts = 8;

@@ -8,7 +8,8 @@
 #include <optional>
 
 #include "attention/gqa_decode/gqa_decode_check.h"
-#include "core/launch.h"
+#include "attention/gqa_decode/gqa_decode_launch.h"
+#include "core/reals.h"
 
 namespace tos::cuda {
 
@@ -44,8 +45,7 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
   const at::Tensor totals = at::empty({rows, step.width}, floats);
   const GqaScratch scratch{std::get<3>(made).mutable_data_ptr<int64_t>(), most.mutable_data_ptr<float>(),
                            sum.mutable_data_ptr<float>(), totals.mutable_data_ptr<float>()};
-  const at::ScalarType type = query.scalar_type();
-  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  const Real real = real_type(query);
   launch_gqa_decode(real, step, scratch, report, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return made;

@@ -2,7 +2,7 @@
 #include <c10/util/Half.h>
 
 #include "attention/gqa_decode/gqa_decode.cuh"
-#include "core/launch.h"
+#include "attention/gqa_decode/gqa_decode_launch.h"
 
 namespace tos::cuda {
 

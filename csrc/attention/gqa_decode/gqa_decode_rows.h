@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "linear/weights/weights.h"
+#include "core/instructions.h"
+#include "core/real.h"
 
 // Attention of a few queries over rows of a cache, on raw pointers. Each set of instructions has a function
 // of its own; none of them allocates or throws.
@@ -50,5 +51,11 @@ void attend_rows_default(const CacheRows& rows, const CacheQueries& queries);
 void attend_rows_avx2(const CacheRows& rows, const CacheQueries& queries);
 void attend_rows_avx512(const CacheRows& rows, const CacheQueries& queries);
 #endif
+
+// The one for a set of instructions by number: see instructions_for.
+inline AttendRows attend_rows_for(int64_t instructions) {
+  return TOS_SERVING(instructions_for(instructions), attend_rows_default, attend_rows_avx2,
+                     attend_rows_avx512);
+}
 
 }  // namespace tos

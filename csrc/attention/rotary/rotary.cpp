@@ -1,4 +1,6 @@
 // Pairs of features turned by the angles of their token's position, which is checked on the way.
+#include "attention/rotary/rotary.h"
+
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -10,7 +12,6 @@
 
 #include "attention/rotary/rotary_check.h"
 #include "core/reals.h"
-#include "core/rows.h"
 #include "index/check_index/check_index.h"
 
 namespace tos {
@@ -43,7 +44,7 @@ at::Tensor& rotary_out(const at::Tensor& x, const at::Tensor& cos, const at::Ten
                        int64_t node, const std::optional<at::Tensor>& word, int64_t instructions,
                        at::Tensor& out) {
   const RotarySizes sizes = check_rotary(x, cos, sin, positions, heads, word);
-  const RowKernels& kernels = rows_for(instructions);
+  const RotateKernel rotate = rotate_for(instructions);
   TORCH_CHECK_VALUE(out.scalar_type() == x.scalar_type() && out.sizes() == x.sizes() && out.is_contiguous(),
                     "rotary: the result does not fit into what is given for it");
   if (x.numel() == 0) return out;
@@ -65,7 +66,7 @@ at::Tensor& rotary_out(const at::Tensor& x, const at::Tensor& cos, const at::Ten
   const int64_t grain = std::max<int64_t>(kGrain / (sizes.heads * sizes.size), 1);
   at::parallel_for(0, sizes.tokens(), grain, [&](int64_t begin, int64_t end) {
     std::vector<float> scratch(static_cast<size_t>(2 * sizes.width));
-    kernels.rotate(type, rows, begin, end, scratch.data());
+    rotate(type, rows, begin, end, scratch.data());
   });
   return out;
 }

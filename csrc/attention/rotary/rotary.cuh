@@ -11,7 +11,7 @@ namespace tos::cuda {
 constexpr int kRotaryThreads = 256;
 
 // Heads of `size` features, of which the first 2 * half are turned. `positions` may be nullptr: then the
-// angles of a token lie at its own number. See rows.h.
+// angles of a token lie at its own number. See rotary.h.
 template <class T>
 struct Rotary {
   const T* x;

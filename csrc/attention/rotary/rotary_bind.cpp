@@ -8,7 +8,8 @@
 #include <optional>
 
 #include "attention/rotary/rotary_check.h"
-#include "core/launch.h"
+#include "attention/rotary/rotary_launch.h"
+#include "core/reals.h"
 
 namespace tos::cuda {
 
@@ -37,8 +38,7 @@ at::Tensor rotary(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
                            cos.size(0),
                            sizes.counted,
                            interleaved};
-  const at::ScalarType type = x.scalar_type();
-  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  const Real real = real_type(x);
   launch_rotary(real, turned, static_cast<int32_t>(node),
                 word.has_value() ? word->mutable_data_ptr<int32_t>() : nullptr,
                 c10::cuda::getCurrentCUDAStream());

@@ -1,4 +1,4 @@
-// Pairs of features turned by angles; see rows.h and row_vectors.h.
+// Pairs of features turned by angles; see rotary.h and row_vectors.h.
 namespace {
 
 #if defined(__GNUC__)

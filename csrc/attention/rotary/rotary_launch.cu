@@ -2,7 +2,7 @@
 #include <c10/util/Half.h>
 
 #include "attention/rotary/rotary.cuh"
-#include "core/launch.h"
+#include "attention/rotary/rotary_launch.h"
 
 namespace tos::cuda {
 

@@ -1,4 +1,6 @@
 // Activations of a sum with a bias, and products with them, in one pass.
+#include "elementwise/activate/activate.h"
+
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -8,7 +10,6 @@
 #include <optional>
 
 #include "core/reals.h"
-#include "core/rows.h"
 #include "elementwise/activate/activate_check.h"
 
 namespace tos {
@@ -22,7 +23,7 @@ at::Tensor& activate_out(const at::Tensor& x, const std::optional<at::Tensor>& u
                          const std::optional<at::Tensor>& bias, int64_t kind, bool halves, double alpha,
                          double beta, double limit, bool rounded, int64_t instructions, at::Tensor& out) {
   const ActivateSizes sizes = check_activate(x, up, bias, kind, halves);
-  const RowKernels& kernels = rows_for(instructions);
+  const ActivateKernel activate_rows = activate_for(instructions);
   TORCH_CHECK_VALUE(out.scalar_type() == x.scalar_type() && out.sizes() == sizes.shape && out.is_contiguous(),
                     "activate: the result does not fit into what is given for it");
   if (out.numel() == 0) return out;
@@ -30,7 +31,7 @@ at::Tensor& activate_out(const at::Tensor& x, const std::optional<at::Tensor>& u
   const Real type = real_type(x);
   const int64_t grain = std::max<int64_t>(kGrain / sizes.width, 1);
   at::parallel_for(0, sizes.rows, grain,
-                   [&](int64_t begin, int64_t end) { kernels.activate(type, call.rows, begin, end); });
+                   [&](int64_t begin, int64_t end) { activate_rows(type, call.rows, begin, end); });
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Activations of a sum with a bias, and products with them, in one pass; see rows.h.
+// Activations of a sum with a bias, and products with them, in one pass; see activations.h.
 #pragma once
 
 #include "core/device.cuh"

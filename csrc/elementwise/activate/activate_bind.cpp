@@ -7,8 +7,9 @@
 
 #include <optional>
 
-#include "core/launch.h"
+#include "core/reals.h"
 #include "elementwise/activate/activate_check.h"
+#include "elementwise/activate/activate_launch.h"
 
 namespace tos::cuda {
 
@@ -23,8 +24,7 @@ at::Tensor activate(const at::Tensor& x, const std::optional<at::Tensor>& up,
   at::Tensor y = at::empty(sizes.shape, x.options().memory_format(at::MemoryFormat::Contiguous));
   if (y.numel() == 0) return y;
   const ActivateCall call = activate_call(sizes, x, up, bias, kind, halves, alpha, beta, limit, rounded, y);
-  const at::ScalarType type = x.scalar_type();
-  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  const Real real = real_type(x);
   launch_activate(real, call.rows, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return y;

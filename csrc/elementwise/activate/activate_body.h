@@ -1,4 +1,4 @@
-// Activations, and products with them; see rows.h and row_vectors.h.
+// Activations, and products with them; see activate.h and row_vectors.h.
 namespace {
 
 TOS_INLINE int32_t whole(float real) { return static_cast<int32_t>(real); }

@@ -1,8 +1,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "core/launch.h"
 #include "elementwise/activate/activate.cuh"
+#include "elementwise/activate/activate_launch.h"
 
 namespace tos::cuda {
 

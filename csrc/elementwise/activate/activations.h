@@ -7,7 +7,9 @@ namespace tos {
 // What a gate is: x times the normal distribution function, x times its form by tanh, x * sigmoid(alpha * x).
 enum class Activation : int { kGelu, kTanhGelu, kSigmoid, kCount };
 
-// Rows of gates that are activated, and what they are multiplied by where `up` is there.
+// Rows of `width` elements, act(gate + gate_bias) * (up + up_bias + beta), or the activation alone where `up`
+// is nullptr. The biases may be nullptr. Above a limit of 0 the gate is cut there before it is activated, and
+// the other factor there and at its negative.
 struct ActivateRows {
   const void* gate;
   const void* up;

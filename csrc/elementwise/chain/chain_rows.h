@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
+#include "core/instructions.h"
+#include "core/real.h"
 #include "elementwise/chain/chain.h"
-#include "linear/weights/weights.h"
 
 // Chains of elementwise steps on the CPU, on raw pointers. Each set of instructions has a table of its own.
 namespace tos {
@@ -38,7 +39,9 @@ extern const ChainKernel kAvx2Chain;
 extern const ChainKernel kAvx512Chain;
 #endif
 
-// The one for a set of instructions by number, as `kernels_for` takes it.
-ChainKernel chain_for(int64_t instructions);
+// The one for a set of instructions by number: see instructions_for.
+inline ChainKernel chain_for(int64_t instructions) {
+  return TOS_SERVING(instructions_for(instructions), kDefaultChain, kAvx2Chain, kAvx512Chain);
+}
 
 }  // namespace tos

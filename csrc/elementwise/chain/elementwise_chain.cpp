@@ -11,15 +11,6 @@
 
 namespace tos {
 
-ChainKernel chain_for(int64_t instructions) {
-  [[maybe_unused]] const WeightKernels& kernels = kernels_for(instructions);
-#ifdef TOS_X86
-  if (&kernels == &kAvx2Kernels) return kAvx2Chain;
-  if (&kernels == &kAvx512Kernels || &kernels == &kAvx512VnniKernels) return kAvx512Chain;
-#endif
-  return kDefaultChain;
-}
-
 namespace {
 
 // Elements that are worth a thread, where they go through one row.

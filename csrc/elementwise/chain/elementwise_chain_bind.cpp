@@ -6,8 +6,9 @@
 
 #include <algorithm>
 
-#include "core/launch.h"
+#include "core/reals.h"
 #include "elementwise/chain/chain_check.h"
+#include "elementwise/chain/elementwise_chain_launch.h"
 
 namespace tos::cuda {
 
@@ -26,8 +27,7 @@ at::Tensor& elementwise_chain_out(at::TensorList inputs, at::IntArrayRef program
   const ChainInputs<int64_t> given = chain_inputs<int64_t>(inputs, shape);
   std::copy_n(given.each, kChainInputs, chain.inputs);
   chain.out = out.mutable_data_ptr();
-  const at::ScalarType type = out.scalar_type();
-  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  const Real real = real_type(out);
   launch_elementwise_chain(real, chain, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/launch.h"
 #include "elementwise/chain/elementwise_chain.cuh"
+#include "elementwise/chain/elementwise_chain_launch.h"
 
 namespace tos::cuda {
 

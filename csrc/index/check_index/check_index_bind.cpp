@@ -7,8 +7,8 @@
 
 #include <optional>
 
-#include "core/launch.h"
 #include "core/word.h"
+#include "index/check_index/check_index_launch.h"
 
 namespace tos::cuda {
 

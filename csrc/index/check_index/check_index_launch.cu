@@ -1,5 +1,5 @@
-#include "core/launch.h"
 #include "index/check_index/check_index.cuh"
+#include "index/check_index/check_index_launch.h"
 
 namespace tos::cuda {
 

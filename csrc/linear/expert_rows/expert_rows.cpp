@@ -73,7 +73,7 @@ at::Tensor expert_rows(const at::Tensor& x, const at::Tensor& experts, const at:
   const Experts sizes = experts_of(x, experts, weight, bias);
   TORCH_CHECK_VALUE(weight.scalar_type() == x.scalar_type() && weight.size(2) == sizes.columns,
                     "expert_rows: the weights are not ", sizes.columns, " columns of the type of x");
-  const WeightKernels& kernels = kernels_for(instructions);
+  const WeightKernels& kernels = weights_for(instructions);
   const std::vector<int64_t> chosen = chosen_of(experts, sizes);
   const at::Tensor dense = weight.contiguous(), rows = x.contiguous();
   std::vector<float> wide(static_cast<size_t>(sizes.routes * sizes.columns));
@@ -106,7 +106,7 @@ at::Tensor expert_rows_nbits(const at::Tensor& x, const at::Tensor& experts, con
                              const std::optional<at::Tensor>& bias, int64_t bits, int64_t block_size,
                              int64_t instructions) {
   const Experts sizes = experts_of(x, experts, codes, bias);
-  const WeightKernels& kernels = kernels_for(instructions);
+  const WeightKernels& kernels = weights_for(instructions);
   const std::vector<int64_t> chosen = chosen_of(experts, sizes);
   const at::Tensor dense = x.contiguous(), packed = codes.contiguous(), scale = scales.contiguous();
   const auto zeros = zero_points.has_value() ? std::optional(zero_points->contiguous()) : std::nullopt;

@@ -9,8 +9,8 @@
 
 #include <optional>
 
-#include "core/launch.h"
 #include "linear/expert_rows/expert_rows_check.h"
+#include "linear/expert_rows/expert_rows_launch.h"
 #include "linear/weights/nbits.h"
 
 namespace tos::cuda {

@@ -1,5 +1,5 @@
-#include "core/launch.h"
 #include "linear/expert_rows/expert_rows.cuh"
+#include "linear/expert_rows/expert_rows_launch.h"
 
 namespace tos::cuda {
 

@@ -60,7 +60,7 @@ void multiply_rows(const WeightKernels& kernels, const float* x, const at::Tenso
 at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                      int64_t instructions, at::Tensor& out) {
   check_gemv(x, weight, bias);
-  const WeightKernels& kernels = kernels_for(instructions);
+  const WeightKernels& kernels = weights_for(instructions);
   check_gemv_out(x, weight, out);
   const int64_t count = x.numel(), columns = weight.size(1);
   const GemvWeight laid(weight);

@@ -8,8 +8,8 @@
 
 #include <optional>
 
-#include "core/launch.h"
 #include "linear/gemv/gemv_check.h"
+#include "linear/gemv/gemv_launch.h"
 
 namespace tos::cuda {
 

@@ -1,8 +1,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "core/launch.h"
 #include "linear/gemv/gemv.cuh"
+#include "linear/gemv/gemv_launch.h"
 
 namespace tos::cuda {
 

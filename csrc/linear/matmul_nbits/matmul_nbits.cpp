@@ -91,7 +91,7 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   TORCH_CHECK_VALUE(rows >= 0, "matmul_nbits: a weight of ", rows, " rows");
   TORCH_CHECK_VALUE(!bias.has_value() || (is_real(*bias) && bias->numel() == rows),
                     "matmul_nbits: the bias is not floats for ", rows, " rows");
-  const WeightKernels& kernels = kernels_for(instructions);
+  const WeightKernels& kernels = weights_for(instructions);
   const int64_t columns = a.size(-1);
   const NbitsSizes sizes{columns == 0 ? 0 : a.numel() / columns, columns, rows};
   TORCH_CHECK_VALUE(columns > 0, "matmul_nbits: the first factor has no columns");

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/launch.h"
+#include "linear/matmul_nbits/matmul_nbits_launch.h"
 #include "linear/weights/nbits.h"
 
 namespace tos::cuda {

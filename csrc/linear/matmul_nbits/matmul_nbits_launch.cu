@@ -1,5 +1,5 @@
-#include "core/launch.h"
 #include "linear/matmul_nbits/matmul_nbits.cuh"
+#include "linear/matmul_nbits/matmul_nbits_launch.h"
 
 namespace tos::cuda {
 

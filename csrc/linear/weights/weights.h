@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/instructions.h"
 #include "core/real.h"
-#include "recurrent/steps.h"
 
 // Products with weights that one step reads once, on raw pointers. Each set of instructions has a table of
 // its own; none of these functions allocates or throws, and none reads outside of what it is given.
@@ -49,8 +49,6 @@ constexpr int kRowsAtOnce = 4;
 constexpr int kTogether = 4;
 
 struct WeightKernels {
-  const char* name;
-
   // Brings one row of activations, zeros behind the last column, into the order of this table: into `values`
   // and `sums`, or, when `bytes` is set, into `bytes`, `starts`, `scales` and `sums`.
   void (*arrange)(const QuantizedWeight& weight, const float* x, Activations row);
@@ -70,26 +68,16 @@ struct WeightKernels {
   // y[n] = sum over k of x[k] * w[k * stride + n], for n from `begin` to `end`.
   void (*combine)(Real type, const void* w, int64_t stride, const float* x, int64_t rows, int64_t begin,
                   int64_t end, float* y);
-
-  StepKernels steps;
 };
 
-// The tables, the narrowest first; one that this build or this machine lacks is nullptr.
-enum class Instructions : int { kDefault, kAvx2, kAvx512, kAvx512Vnni, kCount };
-extern const WeightKernels kDefaultKernels;
-#if defined(__x86_64__) && defined(__GNUC__)
-#define TOS_X86 1
-extern const WeightKernels kAvx2Kernels;
-extern const WeightKernels kAvx512Kernels;
-extern const WeightKernels kAvx512VnniKernels;
+extern const WeightKernels kDefaultWeights;
+#ifdef TOS_X86
+extern const WeightKernels kAvx2Weights;
+extern const WeightKernels kAvx512Weights;
+extern const WeightKernels kAvx512VnniWeights;
 #endif
 
-// The table of one set of instructions, nullptr where it cannot run here.
-const WeightKernels* kernels_of(Instructions set);
-
-// The table that an op is asked for by number: kAnyInstructions is the widest that runs here. Throws a
-// ValueError for one that does not.
-constexpr int64_t kAnyInstructions = -1;
-const WeightKernels& kernels_for(int64_t instructions);
+// The table for a set of instructions by number: see instructions_for.
+const WeightKernels& weights_for(int64_t instructions);
 
 }  // namespace tos

@@ -23,9 +23,8 @@ using Bytes = Bytes32;
 
 #include "linear/weights/dense_body.h"
 #include "linear/weights/weights_body.h"
-#include "recurrent/steps_body.h"
 
-extern const WeightKernels kAvx2Kernels = {"avx2", arrange, multiply, unpack, dot, combine, kSteps};
+extern const WeightKernels kAvx2Weights = {arrange, multiply, unpack, dot, combine};
 
 }  // namespace tos
 

@@ -4,7 +4,7 @@
 
 namespace tos {
 
-extern const WeightKernels kAvx512Kernels = {"avx512", arrange, multiply, unpack, dot, combine, kSteps};
+extern const WeightKernels kAvx512Weights = {arrange, multiply, unpack, dot, combine};
 
 }  // namespace tos
 

@@ -44,7 +44,6 @@ using Bytes = Bytes64;
 
 #include "linear/weights/dense_body.h"
 #include "linear/weights/weights_body.h"
-#include "recurrent/steps_body.h"
 
 }  // namespace tos
 

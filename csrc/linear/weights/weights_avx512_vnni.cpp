@@ -5,8 +5,7 @@
 
 namespace tos {
 
-extern const WeightKernels kAvx512VnniKernels = {"avx512 vnni", arrange, multiply, unpack,
-                                                 dot,           combine, kSteps};
+extern const WeightKernels kAvx512VnniWeights = {arrange, multiply, unpack, dot, combine};
 
 }  // namespace tos
 

@@ -16,8 +16,7 @@ using Bytes = Bytes16;
 
 #include "linear/weights/dense_body.h"
 #include "linear/weights/weights_body.h"
-#include "recurrent/steps_body.h"
 
-extern const WeightKernels kDefaultKernels = {"default", arrange, multiply, unpack, dot, combine, kSteps};
+extern const WeightKernels kDefaultWeights = {arrange, multiply, unpack, dot, combine};
 
 }  // namespace tos

@@ -1,4 +1,6 @@
 // (x + skip + bias), and it divided by the root of its mean square and scaled, row by row.
+#include "norm/skip_rms_norm/skip_rms_norm.h"
+
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -9,7 +11,6 @@
 #include <tuple>
 
 #include "core/reals.h"
-#include "core/rows.h"
 #include "norm/skip_rms_norm/skip_rms_norm_check.h"
 
 namespace tos {
@@ -27,7 +28,7 @@ Placed skip_rms_norm_out(const at::Tensor& x, const std::optional<at::Tensor>& s
                          bool wants_total, bool wants_inverse, int64_t instructions, at::Tensor& y,
                          at::Tensor& total, at::Tensor& inverse) {
   const NormSizes sizes = check_norm(x, skip, bias, gamma, wants_total, wants_inverse);
-  const RowKernels& kernels = rows_for(instructions);
+  const NormKernel normalize = norm_for(instructions);
   TORCH_CHECK_VALUE(fits(y, x.sizes(), x.scalar_type()) && fits(total, sizes.total, x.scalar_type()) &&
                         fits(inverse, sizes.inverse, at::kFloat),
                     "skip_rms_norm: the results do not fit into what is given for them");
@@ -50,7 +51,7 @@ Placed skip_rms_norm_out(const at::Tensor& x, const std::optional<at::Tensor>& s
   const Real type = real_type(x);
   const int64_t grain = std::max<int64_t>(kGrain / rows.width, 1);
   at::parallel_for(0, x.numel() / rows.width, grain,
-                   [&](int64_t begin, int64_t end) { kernels.normalize(type, rows, begin, end); });
+                   [&](int64_t begin, int64_t end) { normalize(type, rows, begin, end); });
   return {y, total, inverse};
 }
 

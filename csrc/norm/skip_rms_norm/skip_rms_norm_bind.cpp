@@ -8,8 +8,9 @@
 #include <optional>
 #include <tuple>
 
-#include "core/launch.h"
+#include "core/reals.h"
 #include "norm/skip_rms_norm/skip_rms_norm_check.h"
+#include "norm/skip_rms_norm/skip_rms_norm_launch.h"
 
 namespace tos::cuda {
 
@@ -42,8 +43,7 @@ Three skip_rms_norm(const at::Tensor& x, const std::optional<at::Tensor>& skip,
                      x.numel() / x.size(-1),
                      x.size(-1),
                      static_cast<float>(epsilon)};
-  const at::ScalarType type = x.scalar_type();
-  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  const Real real = real_type(x);
   launch_skip_rms_norm(real, norm, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {y, total, inverse};

@@ -1,4 +1,4 @@
-// Rows divided by the root of their mean square; see rows.h and row_vectors.h.
+// Rows divided by the root of their mean square; see skip_rms_norm.h and row_vectors.h.
 namespace {
 
 template <Real kType>

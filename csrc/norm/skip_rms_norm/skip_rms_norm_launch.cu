@@ -1,8 +1,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "core/launch.h"
 #include "norm/skip_rms_norm/skip_rms_norm.cuh"
+#include "norm/skip_rms_norm/skip_rms_norm_launch.h"
 
 namespace tos::cuda {
 

@@ -10,31 +10,11 @@
 #include <array>
 #include <optional>
 
-#include "linear/weights/weights.h"
-
 namespace tos {
 
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;
-
-const ByteKernels& byte_kernels(int64_t instructions) {
-#ifdef TOS_X86
-  const std::array<const ByteKernels*, 4> tables = {&kDefaultByteKernels, &kAvx2ByteKernels,
-                                                    &kAvx512ByteKernels, &kAvx512ByteKernels};
-#else
-  const std::array<const ByteKernels*, 1> tables = {&kDefaultByteKernels};
-#endif
-  auto runs = [](int64_t set) { return kernels_of(static_cast<Instructions>(set)) != nullptr; };
-  int64_t set = instructions;
-  if (set == kAnyInstructions) {
-    set = static_cast<int64_t>(tables.size()) - 1;
-    while (!runs(set)) --set;
-  }
-  TORCH_CHECK_VALUE(set >= 0 && set < static_cast<int64_t>(tables.size()) && runs(set), "instructions ",
-                    instructions, " are none of this machine's");
-  return *tables[static_cast<size_t>(set)];
-}
 
 bool is_byte(at::ScalarType type) { return type == at::kByte || type == at::kChar; }
 
@@ -101,7 +81,7 @@ at::Tensor requantize(const at::Tensor& x, const std::optional<at::Tensor>& x_ze
                       int64_t instructions) {
   TORCH_CHECK_VALUE(is_byte(dtype), "requantize: the result is int8 or uint8, not ", dtype);
   TORCH_CHECK_VALUE(factor.scalar_type() == at::kFloat, "requantize: a factor is float32");
-  const ByteKernels& kernels = byte_kernels(instructions);
+  const ByteKernels& kernels = bytes_for(instructions);
   const Whole from = whole(x.scalar_type()), to = whole(dtype);
   const float before = zero_of(x_zero), behind = zero_of(zero);
   const auto size = static_cast<int64_t>(x.element_size());
@@ -119,7 +99,7 @@ at::Tensor quantized_pair(const at::Tensor& a, const at::Tensor& a_scale,
                           int64_t instructions) {
   TORCH_CHECK_VALUE(is_byte(a.scalar_type()) && b.scalar_type() == a.scalar_type(),
                     "quantized_pair: the inputs are both int8 or both uint8");
-  const ByteKernels& kernels = byte_kernels(instructions);
+  const ByteKernels& kernels = bytes_for(instructions);
   const Whole type = whole(a.scalar_type());
   const Quantized of_a{scale_of(a_scale), zero_of(a_zero)}, of_b{scale_of(b_scale), zero_of(b_zero)},
       made{scale_of(scale), zero_of(zero)};

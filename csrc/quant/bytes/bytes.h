@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "core/instructions.h"
+
 // Elementwise work on numbers of 8 bits, on raw pointers. Each set of instructions has a table of its own,
 // and all of them give the same bits: every step is rounded to float32 by itself, as torch's own ops round
 // it.
@@ -26,8 +28,6 @@ struct Quantized {
 enum class Pair : int { kSum, kProduct };
 
 struct ByteKernels {
-  const char* name;
-
   // y[i] = (x[i] - x_zero) * factor[i], or divided by it; rounded to even, moved by `zero`, and held in the
   // range of `to`, which is one of 8 bits. What is no number becomes 0.
   void (*requantize)(Numbers x, float x_zero, const float* factor, int64_t factor_step, bool divide,
@@ -38,10 +38,15 @@ struct ByteKernels {
                   int64_t count);
 };
 
-extern const ByteKernels kDefaultByteKernels;
-#if defined(__x86_64__) && defined(__GNUC__)
-extern const ByteKernels kAvx2ByteKernels;
-extern const ByteKernels kAvx512ByteKernels;
+extern const ByteKernels kDefaultBytes;
+#ifdef TOS_X86
+extern const ByteKernels kAvx2Bytes;
+extern const ByteKernels kAvx512Bytes;
 #endif
+
+// The table for a set of instructions by number: see instructions_for.
+inline const ByteKernels& bytes_for(int64_t instructions) {
+  return TOS_SERVING(instructions_for(instructions), kDefaultBytes, kAvx2Bytes, kAvx512Bytes);
+}
 
 }  // namespace tos

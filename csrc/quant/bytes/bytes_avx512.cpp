@@ -1,7 +1,7 @@
 // Elementwise work on numbers of 8 bits, for AVX-512.
 #include "quant/bytes/bytes.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef TOS_X86
 
 #include <type_traits>
 
@@ -19,7 +19,7 @@ namespace tos {
 
 #include "quant/bytes/bytes_body.h"
 
-extern const ByteKernels kAvx512ByteKernels = {"avx512", requantize, combine};
+extern const ByteKernels kAvx512Bytes = {requantize, combine};
 
 }  // namespace tos
 

@@ -14,6 +14,6 @@ namespace tos {
 
 #include "quant/bytes/bytes_body.h"
 
-extern const ByteKernels kDefaultByteKernels = {"default", requantize, combine};
+extern const ByteKernels kDefaultBytes = {requantize, combine};
 
 }  // namespace tos

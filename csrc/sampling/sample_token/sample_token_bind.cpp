@@ -5,8 +5,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
-#include "core/launch.h"
+#include "core/reals.h"
 #include "sampling/sample_token/sample_token_check.h"
+#include "sampling/sample_token/sample_token_launch.h"
 
 namespace tos::cuda {
 
@@ -20,8 +21,7 @@ at::Tensor sample_token(const at::Tensor& scores, at::Tensor& state, double temp
   at::Tensor token = at::empty({scores.size(0)}, scores.options().dtype(at::kLong));
   if (scores.size(0) == 0) return token;
   const at::Tensor dense = scores.contiguous();
-  const at::ScalarType type = scores.scalar_type();
-  const Real real = type == at::kFloat ? Real::kFloat : type == at::kHalf ? Real::kHalf : Real::kBFloat16;
+  const Real real = real_type(scores);
   launch_sample_token(real, dense.const_data_ptr(), state.mutable_data_ptr<int64_t>(),
                       token.mutable_data_ptr<int64_t>(), scores.size(0), scores.size(1), rules,
                       c10::cuda::getCurrentCUDAStream());

@@ -1,8 +1,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "core/launch.h"
 #include "sampling/sample_token/sample_token.cuh"
+#include "sampling/sample_token/sample_token_launch.h"
 
 namespace tos::cuda {
 

@@ -1,5 +1,5 @@
-// Rows of activations, for AVX2, FMA and F16C.
-#include "core/rows.h"
+// Rows that are normalized, for AVX2, FMA and F16C.
+#include "norm/skip_rms_norm/skip_rms_norm.h"
 
 #ifdef TOS_X86
 
@@ -15,11 +15,9 @@
 
 namespace tos {
 
-#include "attention/rotary/rotary_body.h"
-#include "elementwise/activate/activate_body.h"
 #include "norm/skip_rms_norm/skip_rms_norm_body.h"
 
-extern const RowKernels kAvx2Rows = {normalize, rotate, activate};
+extern const NormKernel kAvx2Norm = normalize;
 
 }  // namespace tos
 
