@@ -57,11 +57,11 @@ __device__ __forceinline__ Together<T, kCount> taken_together(const T* from) {
 }
 
 template <int kCount, class T>
-__device__ __forceinline__ void put_together(T* to, const Together<T, kCount>& some) {
+__device__ __forceinline__ void put_together(T* to, const Together<T, kCount>& elements) {
 #ifndef __CUDACC__
-  host_cuda::require_aligned(to, sizeof some);
+  host_cuda::require_aligned(to, sizeof elements);
 #endif
-  *reinterpret_cast<Together<T, kCount>*>(to) = some;
+  *reinterpret_cast<Together<T, kCount>*>(to) = elements;
 }
 
 constexpr int64_t blocks_for(int64_t count, int64_t each) { return (count + each - 1) / each; }

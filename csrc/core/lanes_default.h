@@ -32,9 +32,9 @@ float real_of_bfloat(uint16_t bits) { return real_of(static_cast<uint32_t>(bits)
 // By a product that moves the exponent to where float32 has it; infinities and NaNs keep all exponent bits.
 float real_of_half(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t rest = static_cast<uint32_t>(bits & 0x7fffu) << 13;
-  if ((bits & 0x7c00u) == 0x7c00u) return real_of(sign | 0x7f800000u | rest);
-  const float moved = real_of(rest) * real_of(0x77800000u);
+  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+  if ((bits & 0x7c00u) == 0x7c00u) return real_of(sign | 0x7f800000u | magnitude);
+  const float moved = real_of(magnitude) * real_of(0x77800000u);
   return (sign != 0) ? -moved : moved;
 }
 
@@ -51,9 +51,9 @@ struct Lanes4 {
 
   static Lanes4 all(float value) { return {{value, value, value, value}}; }
   static Lanes4 load(const float* from) {
-    Lanes4 made;
-    std::memcpy(made.v, from, sizeof(made.v));
-    return made;
+    Lanes4 lanes;
+    std::memcpy(lanes.v, from, sizeof(lanes.v));
+    return lanes;
   }
   static Lanes4 load_half(const uint16_t* from) {
     return {{real_of_half(from[0]), real_of_half(from[1]), real_of_half(from[2]), real_of_half(from[3])}};
@@ -88,12 +88,12 @@ struct Lanes4 {
   // As many numbers as there are lanes, in their order, the first in the lowest bits.
   template <int kBits>
   static Lanes4 in_order(uint64_t bytes) {
-    Lanes4 made;
+    Lanes4 lanes;
     TOS_UNROLL
     for (int i = 0; i < kWidth; ++i) {
-      made.v[i] = static_cast<float>((bytes >> (i * kBits)) & ((1u << kBits) - 1));
+      lanes.v[i] = static_cast<float>((bytes >> (i * kBits)) & ((1u << kBits) - 1));
     }
-    return made;
+    return lanes;
   }
 };
 
@@ -114,9 +114,9 @@ struct Bytes16 {
     }
   }
   Lanes4 reals() const {
-    Lanes4 made;
-    for (int i = 0; i < 4; ++i) made.v[i] = static_cast<float>(v[i]);
-    return made;
+    Lanes4 lanes;
+    for (int i = 0; i < 4; ++i) lanes.v[i] = static_cast<float>(v[i]);
+    return lanes;
   }
   // What each lane finds `bytes >> 2` lanes a place.
   struct Places {

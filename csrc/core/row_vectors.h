@@ -32,16 +32,16 @@ constexpr int64_t kWidthOf = static_cast<int64_t>(sizeof(V) / sizeof(float));
 template <class To, class From>
 TOS_INLINE To same_bits(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
-  To made;
-  std::memcpy(&made, &from, sizeof(made));
-  return made;
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
 }
 
 template <class V>
 TOS_INLINE V read(const void* from, int64_t at, int64_t bytes) {
-  V made;
-  std::memcpy(&made, static_cast<const char*>(from) + at * bytes, sizeof(made));
-  return made;
+  V value;
+  std::memcpy(&value, static_cast<const char*>(from) + at * bytes, sizeof(value));
+  return value;
 }
 
 template <class V>
@@ -66,9 +66,9 @@ inline uint16_t half_of(float real) {
 // By a product that moves the exponent to where float32 has it; infinities and NaNs keep all exponent bits.
 inline float real_of_half(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t rest = static_cast<uint32_t>(bits & 0x7fffu) << 13;
-  if ((bits & 0x7c00u) == 0x7c00u) return same_bits<float>(sign | 0x7f800000u | rest);
-  const float moved = same_bits<float>(rest) * same_bits<float>(0x77800000u);
+  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+  if ((bits & 0x7c00u) == 0x7c00u) return same_bits<float>(sign | 0x7f800000u | magnitude);
+  const float moved = same_bits<float>(magnitude) * same_bits<float>(0x77800000u);
   return same_bits<float>(sign | same_bits<uint32_t>(moved));
 }
 
@@ -127,9 +127,9 @@ TOS_INLINE Floats reals_of_halves(const Shorts& bits) {
 #elif TOS_LANES == 8
   return same_bits<Floats>(_mm256_cvtph_ps(same_bits<__m128i>(bits)));
 #else
-  const Ints wide = __builtin_convertvector(bits, Ints), rest = (wide & 0x7fff) << 13;
-  const Floats moved = same_bits<Floats>(rest) * same_bits<float>(0x77800000u);
-  const Ints size = ((wide & 0x7c00) == 0x7c00) ? (rest | 0x7f800000) : same_bits<Ints>(moved);
+  const Ints wide = __builtin_convertvector(bits, Ints), magnitude = (wide & 0x7fff) << 13;
+  const Floats moved = same_bits<Floats>(magnitude) * same_bits<float>(0x77800000u);
+  const Ints size = ((wide & 0x7c00) == 0x7c00) ? (magnitude | 0x7f800000) : same_bits<Ints>(moved);
   return same_bits<Floats>(size | ((wide & 0x8000) << 16));
 #endif
 }

@@ -19,10 +19,10 @@ struct Box {
   Real low[2], high[2], area;
 
   // A corner that is no number makes the area none, so that the box neither suppresses nor is suppressed.
-  static Box from(const Real* given, bool centred) {
+  static Box from(const Real* corners, bool centred) {
     Box box;
     for (int axis = 0; axis < 2; ++axis) {
-      const Real a = given[axis], b = given[axis + 2];
+      const Real a = corners[axis], b = corners[axis + 2];
       if (centred) {
         box.low[axis] = a - b / 2;
         box.high[axis] = a + b / 2;
@@ -127,25 +127,25 @@ std::vector<int64_t> choose(const Real* boxes, const Real* scores, int64_t count
   std::vector<Candidate<Real>> open;
   open.reserve(static_cast<size_t>(count));
   const bool bounded = rules.score.has_value();
-  const Real least = static_cast<Real>(rules.score.value_or(0.0));
+  const Real score_floor = static_cast<Real>(rules.score.value_or(0.0));
   for (int64_t place = 0; place < count; ++place) {
-    if (!bounded || scores[place] > least) open.push_back({scores[place], place});
+    if (!bounded || scores[place] > score_floor) open.push_back({scores[place], place});
   }
   // A group mostly fills up from its first few candidates: a heap gives those without sorting the others.
   std::make_heap(open.begin(), open.end(), behind<Real>);
   const Real threshold = static_cast<Real>(rules.overlap);
   Chosen<Real> chosen;
-  std::vector<int64_t> found;
-  while (!open.empty() && static_cast<int64_t>(found.size()) < rules.limit) {
+  std::vector<int64_t> places;
+  while (!open.empty() && static_cast<int64_t>(places.size()) < rules.limit) {
     const int64_t place = open.front().place;
     std::pop_heap(open.begin(), open.end(), behind<Real>);
     open.pop_back();
     const Box<Real> box = Box<Real>::from(boxes + 4 * place, rules.centred);
     if (chosen.suppress(box, threshold)) continue;
     chosen.add(box);
-    found.push_back(place);
+    places.push_back(place);
   }
-  return found;
+  return places;
 }
 
 // Gives rows of batch, class and box; see ops/onnx/nms.py, which checks the shapes.
@@ -158,23 +158,23 @@ at::Tensor non_max_suppression(const at::Tensor& boxes, const at::Tensor& scores
   const int64_t classes = scores.size(1), count = scores.size(2), groups = scores.size(0) * classes;
   const at::Tensor from = boxes.contiguous(), by = scores.contiguous();
   const Rules rules{limit, overlap, score, centred};
-  std::vector<std::vector<int64_t>> found(static_cast<size_t>(groups));
+  std::vector<std::vector<int64_t>> chosen(static_cast<size_t>(groups));
   AT_DISPATCH_FLOATING_TYPES(boxes.scalar_type(), "non_max_suppression", [&] {
     const scalar_t* corners = from.const_data_ptr<scalar_t>();
     const scalar_t* values = by.const_data_ptr<scalar_t>();
     at::parallel_for(0, groups, 1, [&](int64_t first, int64_t last) {
       for (int64_t group = first; group < last; ++group) {
-        found[static_cast<size_t>(group)] =
+        chosen[static_cast<size_t>(group)] =
             choose(corners + group / classes * count * 4, values + group * count, count, rules);
       }
     });
   });
   int64_t total = 0;
-  for (const auto& places : found) total += static_cast<int64_t>(places.size());
+  for (const auto& places : chosen) total += static_cast<int64_t>(places.size());
   at::Tensor rows = at::empty({total, 3}, boxes.options().dtype(at::kLong));
   int64_t* to = rows.mutable_data_ptr<int64_t>();
   for (int64_t group = 0; group < groups; ++group) {
-    for (const int64_t place : found[static_cast<size_t>(group)]) {
+    for (const int64_t place : chosen[static_cast<size_t>(group)]) {
       *to++ = group / classes;
       *to++ = group % classes;
       *to++ = place;

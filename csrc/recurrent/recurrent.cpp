@@ -189,13 +189,13 @@ std::tuple<at::Tensor, at::Tensor> gru_layer(const at::Tensor& gates, const at::
                     " numbers");
   const StepKernels& kernels = steps_for(instructions);
   at::Tensor output = empty_output(layer, gates), state = at::empty(h.sizes(), h.options());
-  const at::Tensor extra = bias.contiguous();
-  const float* extras = extra.const_data_ptr<float>();
+  const at::Tensor dense_bias = bias.contiguous();
+  const float* biases = dense_bias.const_data_ptr<float>();
   run(layer, gates, recurrence, h, lengths, clip, output, state, [&](int64_t way) {
     const int64_t hidden = layer.hidden, width = 3 * hidden, batch = layer.batch;
     const float* recurrent = layer.recurrences + way * width * hidden;
     const float* last = layer.state + way * batch * hidden;
-    const float* own = extras + way * hidden;
+    const float* own = biases + way * hidden;
     std::vector<float> products(static_cast<size_t>(batch * width));
     if (linear) {
       const Factor all(kernels, layer, recurrent, width);

@@ -20,15 +20,15 @@ inline float exponential(float x) {
   const float moved = x * 1.44269504f + kRounder;
   const float count = moved - kRounder;
   // ln 2 in two parts, of which the first is exact in a few bits.
-  const float rest = (x - count * 0.693359375f) + count * 2.12194440e-4f;
+  const float remainder = (x - count * 0.693359375f) + count * 2.12194440e-4f;
   float sum = 1.0f / 5040;
-  sum = sum * rest + 1.0f / 720;
-  sum = sum * rest + 1.0f / 120;
-  sum = sum * rest + 1.0f / 24;
-  sum = sum * rest + 1.0f / 6;
-  sum = sum * rest + 0.5f;
-  sum = sum * rest + 1.0f;
-  sum = sum * rest + 1.0f;
+  sum = sum * remainder + 1.0f / 720;
+  sum = sum * remainder + 1.0f / 120;
+  sum = sum * remainder + 1.0f / 24;
+  sum = sum * remainder + 1.0f / 6;
+  sum = sum * remainder + 0.5f;
+  sum = sum * remainder + 1.0f;
+  sum = sum * remainder + 1.0f;
   const uint32_t exponent = bits_of(moved) - bits_of(kRounder) + 127u;
   return sum * real_of(exponent << 23);
 }
@@ -58,10 +58,10 @@ template <int kIn, int kOut, typename Body>
 void by_blocks(int64_t count, const float* const (&from)[kIn], float* const (&to)[kOut], const Body& body) {
   float in[kIn][kBlock] = {}, out[kOut][kBlock];
   for (int64_t at = 0; at < count; at += kBlock) {
-    const int64_t rest = count - at;
-    const size_t bytes = sizeof(float) * static_cast<size_t>(rest < kBlock ? rest : kBlock);
+    const int64_t left = count - at;
+    const size_t bytes = sizeof(float) * static_cast<size_t>(left < kBlock ? left : kBlock);
     for (int k = 0; k < kIn; ++k) {
-      if (rest >= kBlock) {
+      if (left >= kBlock) {
         std::memcpy(in[k], from[k] + at, sizeof(in[k]));
       } else {
         std::memcpy(in[k], from[k] + at, bytes);
@@ -69,7 +69,7 @@ void by_blocks(int64_t count, const float* const (&from)[kIn], float* const (&to
     }
     for (int i = 0; i < kBlock; ++i) body(in, out, i);
     for (int k = 0; k < kOut; ++k) {
-      if (rest >= kBlock) {
+      if (left >= kBlock) {
         std::memcpy(to[k] + at, out[k], sizeof(out[k]));
       } else {
         std::memcpy(to[k] + at, out[k], bytes);
@@ -152,7 +152,7 @@ void tile(const float* r, int64_t columns, const float* x, float* y, int64_t y_s
   for (int n = 0; n < kRows; ++n) {
     for (int b = 0; b < kBatch; ++b) {
       float sum = total[n][b].sum();
-      for (int64_t rest = k; rest < columns; ++rest) sum += r[n * columns + rest] * x[b * columns + rest];
+      for (int64_t tail = k; tail < columns; ++tail) sum += r[n * columns + tail] * x[b * columns + tail];
       y[b * y_stride + n] = sum;
     }
   }
@@ -184,9 +184,9 @@ void step_pack(const float* r, int64_t rows, int64_t columns, float* packed) {
     for (int64_t from = 0; from < columns; from += kSide) {
       const int64_t to = from + kSide < columns ? from + kSide : columns;
       for (int64_t n = 0; n < kPanel; ++n) {
-        const bool some = first + n < rows;
+        const bool present = first + n < rows;
         const float* row = r + (first + n) * columns;
-        for (int64_t k = from; k < to; ++k) packed[k * kPanel + n] = some ? row[k] : 0.0f;
+        for (int64_t k = from; k < to; ++k) packed[k * kPanel + n] = present ? row[k] : 0.0f;
       }
     }
   }
@@ -228,11 +228,11 @@ void step_packed_product(const float* packed, int64_t rows, int64_t columns, con
     for (; b + 4 <= batch; b += 4) {
       panel_tile<4>(packed, columns, x + b * columns, y + b * rows + first, rows, count);
     }
-    const float* rest = x + b * columns;
+    const float* tail = x + b * columns;
     float* to = y + b * rows + first;
-    if (batch - b == 3) panel_tile<3>(packed, columns, rest, to, rows, count);
-    if (batch - b == 2) panel_tile<2>(packed, columns, rest, to, rows, count);
-    if (batch - b == 1) panel_tile<1>(packed, columns, rest, to, rows, count);
+    if (batch - b == 3) panel_tile<3>(packed, columns, tail, to, rows, count);
+    if (batch - b == 2) panel_tile<2>(packed, columns, tail, to, rows, count);
+    if (batch - b == 1) panel_tile<1>(packed, columns, tail, to, rows, count);
   }
 }
 

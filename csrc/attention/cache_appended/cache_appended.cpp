@@ -70,10 +70,10 @@ at::Tensor cache_appended(const at::Tensor& past, const at::Tensor& fresh, const
   std::vector<int64_t> shape = past.sizes().vec();
   TORCH_CHECK_VALUE(shape.size() == 4, "cache_appended: the cache is not of rank 4");
   shape[2] = std::max(shape[2], rows);
-  at::Tensor made = at::empty(shape, past.options().memory_format(at::MemoryFormat::Contiguous));
-  check_appended({made}, {fresh}, {start}, std::nullopt);
-  if (made.numel() == 0) return made;
-  const CacheAppend one = append_of(made, fresh, start);
+  at::Tensor result = at::empty(shape, past.options().memory_format(at::MemoryFormat::Contiguous));
+  check_appended({result}, {fresh}, {start}, std::nullopt);
+  if (result.numel() == 0) return result;
+  const CacheAppend one = append_of(result, fresh, start);
   const at::Tensor held = dense_rows(past) ? past : past.contiguous();
   const CacheAppend old = append_of(held, fresh, start);
   at::parallel_for(0, one.batch * one.groups, 1, [&](int64_t begin, int64_t end) {
@@ -90,7 +90,7 @@ at::Tensor cache_appended(const at::Tensor& past, const at::Tensor& fresh, const
     }
   });
   put(one, true);
-  return made;
+  return result;
 }
 
 }  // namespace

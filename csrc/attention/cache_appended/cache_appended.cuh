@@ -23,14 +23,14 @@ constexpr int kMovedAtOnce = 4;
 
 // A block for each sample and head of keys of each cache.
 inline Geometry cache_append_geometry(const CacheAppends& all, int64_t count) {
-  int64_t most = 0;
+  int64_t most_pairs = 0;
   bool moves = false;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t pairs = all.one[i].batch * all.one[i].groups;
-    most = pairs > most ? pairs : most;
+    most_pairs = pairs > most_pairs ? pairs : most_pairs;
     moves = moves || all.one[i].each != 1;
   }
-  return {dim3(static_cast<unsigned>(most), static_cast<unsigned>(count)),
+  return {dim3(static_cast<unsigned>(most_pairs), static_cast<unsigned>(count)),
           dim3(moves ? kMoveThreads : kAppendThreads)};
 }
 

@@ -36,11 +36,11 @@ at::Tensor cache_appended(const at::Tensor& past, const at::Tensor& fresh, const
   const c10::cuda::CUDAGuard guard(past.device());
   const int64_t old = shape[2];
   shape[2] = std::max(old, rows);
-  at::Tensor made = at::empty(shape, past.options().memory_format(at::MemoryFormat::Contiguous));
-  made.narrow(2, 0, old).copy_(past);
-  if (rows > old) made.narrow(2, old, rows - old).zero_();
-  cache_append_({made}, {fresh}, {start}, std::nullopt);
-  return made;
+  at::Tensor result = at::empty(shape, past.options().memory_format(at::MemoryFormat::Contiguous));
+  result.narrow(2, 0, old).copy_(past);
+  if (rows > old) result.narrow(2, old, rows - old).zero_();
+  cache_append_({result}, {fresh}, {start}, std::nullopt);
+  return result;
 }
 
 }  // namespace

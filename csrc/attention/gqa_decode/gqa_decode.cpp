@@ -64,7 +64,7 @@ Held held_of(const GqaDecode& step, Real type) {
 
 // What a task keeps: for each of its queries the greatest score, the sum and the weighted values.
 struct Partial {
-  std::vector<float> most, sum, total;
+  std::vector<float> row_max, sum, total;
 };
 
 template <typename T>
@@ -88,10 +88,10 @@ class Decoder {
   }
 
   // Says where each sample begins and which angles turn its rows; notes what cannot be.
-  void place(int64_t* told, int32_t node, int32_t* word) {
+  void place(int64_t* row_places, int32_t node, int32_t* word) {
     for (int64_t b = 0; b < step_.batch; ++b) {
       const GqaPlace place = gqa_place(step_, b);
-      gqa_tell(step_, place, told + b * gqa_places(step_));
+      gqa_tell(step_, place, row_places + b * gqa_places(step_));
       places_.push_back(place);
       if (!place.good && word != nullptr) {
         const GqaFault fault = gqa_fault(step_, b);
@@ -177,7 +177,8 @@ class Decoder {
     const GqaPlace& place = places_[static_cast<size_t>(b)];
     const int64_t before = std::max<int64_t>(place.before, 0);
     const size_t count = static_cast<size_t>(queries_), wide = count * static_cast<size_t>(width);
-    Partial made{std::vector<float>(count, -HUGE_VALF), std::vector<float>(count), std::vector<float>(wide)};
+    Partial partial{std::vector<float>(count, -HUGE_VALF), std::vector<float>(count),
+                    std::vector<float>(wide)};
     std::vector<float> rows(wide), scores(count * kRowsOfCache);
     std::vector<int64_t> low(count), high(count);
     std::vector<const void*> bias(count);
@@ -209,9 +210,9 @@ class Decoder {
                                step_.bias == nullptr ? nullptr : bias.data(),
                                step_.softcap,
                                scores.data(),
-                               made.most.data(),
-                               made.sum.data(),
-                               made.total.data()};
+                               partial.row_max.data(),
+                               partial.sum.data(),
+                               partial.total.data()};
     // What the first query does not see, no later one does.
     const int64_t seen = place.count > 0 ? std::max<int64_t>(before - low[0], 0) : 0;
     const int64_t each = (seen + parts_ - 1) / parts_;
@@ -231,7 +232,7 @@ class Decoder {
                before, place.count},
               queries);
     }
-    return made;
+    return partial;
   }
 
   // The parts together, with the sink.
@@ -242,16 +243,16 @@ class Decoder {
       const int64_t l = q / each_, h = g * each_ + q % each_;
       const bool sinks = step_.sink != nullptr || step_.smooth;
       const float sink = step_.sink != nullptr ? at<T>(step_.sink, h) : 0.0f;
-      float most = sinks ? sink : -HUGE_VALF, sum = 0.0f;
+      float row_max = sinks ? sink : -HUGE_VALF, sum = 0.0f;
       const size_t query = static_cast<size_t>(q);
       for (int64_t p = 0; p < parts_; ++p) {
-        if (!(parts[p].most[query] <= most)) most = parts[p].most[query];
+        if (!(parts[p].row_max[query] <= row_max)) row_max = parts[p].row_max[query];
       }
-      if (sinks) sum = std::exp(sink - most);
+      if (sinks) sum = std::exp(sink - row_max);
       std::fill(total.begin(), total.end(), 0.0f);
       for (int64_t p = 0; p < parts_; ++p) {
-        if (parts[p].most[query] == -HUGE_VALF) continue;
-        const float factor = std::exp(parts[p].most[query] - most);
+        if (parts[p].row_max[query] == -HUGE_VALF) continue;
+        const float factor = std::exp(parts[p].row_max[query] - row_max);
         sum += parts[p].sum[query] * factor;
         const float* from = parts[p].total.data() + q * width;
         for (int64_t d = 0; d < width; ++d) total[static_cast<size_t>(d)] += from[d] * factor;
@@ -289,24 +290,24 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      double query_epsilon, double key_epsilon, const std::optional<at::Tensor>& counts,
                      bool rolling, const std::optional<at::Tensor>& key_scale,
                      const std::optional<at::Tensor>& value_scale) {
-  const GqaInputs given{query,         key,         value,    past_key,    past_value, last,       total,
-                        cos,           sin,         position, bias,        sink,       heads,      groups,
-                        scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
-                        query_epsilon, key_epsilon, counts,   rolling,     key_scale,  value_scale};
+  const GqaInputs inputs{query,         key,         value,    past_key,    past_value, last,       total,
+                         cos,           sin,         position, bias,        sink,       heads,      groups,
+                         scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
+                         query_epsilon, key_epsilon, counts,   rolling,     key_scale,  value_scale};
   int32_t* noted = gqa_word(word, query);
-  GqaResult made;
-  const GqaDecode step = gqa_step(given, made);
-  if (step.batch == 0) return made;
+  GqaResult result;
+  const GqaDecode step = gqa_step(inputs, result);
+  if (step.batch == 0) return result;
   const AttendRows attend = attend_rows_for(instructions);
-  int64_t* told = std::get<3>(made).mutable_data_ptr<int64_t>();
+  int64_t* row_places = std::get<3>(result).mutable_data_ptr<int64_t>();
   with_reals(query, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
     Decoder<Kind> decoder(step, real_type(query), attend);
-    decoder.place(told, static_cast<int32_t>(node), noted);
+    decoder.place(row_places, static_cast<int32_t>(node), noted);
     decoder.renew();
     decoder.run();
   });
-  return made;
+  return result;
 }
 
 }  // namespace

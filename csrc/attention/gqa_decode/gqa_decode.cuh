@@ -38,7 +38,7 @@ inline Geometry gqa_combine_geometry(const GqaDecode& step) {
 // What a warp has seen of the keys: kEach elements of a row are each lane's.
 template <int kEach>
 struct GqaSeen {
-  float most[kGqaQueries];
+  float row_max[kGqaQueries];
   float sum[kGqaQueries];
   float total[kGqaQueries][kEach];
 };
@@ -64,13 +64,13 @@ struct GqaSpan {
 };
 
 // The greater one; kept where it is no number, so that what is made of it is none either.
-__device__ __forceinline__ float gqa_greater(float score, float most) {
-  return !(score <= most) ? score : most;
+__device__ __forceinline__ float gqa_greater(float score, float row_max) {
+  return !(score <= row_max) ? score : row_max;
 }
 
-// exp(score - most), where minus infinity stands for what is out of sight.
-__device__ __forceinline__ float gqa_weight(float score, float most) {
-  return score == -HUGE_VALF ? 0.0f : expf(score - most);
+// exp(score - row_max), where minus infinity stands for what is out of sight.
+__device__ __forceinline__ float gqa_weight(float score, float row_max) {
+  return score == -HUGE_VALF ? 0.0f : expf(score - row_max);
 }
 
 // S is what the cache holds: T, int8_t or GqaNibbles.
@@ -117,17 +117,17 @@ __device__ __forceinline__ void gqa_see(const GqaDecode& step, const GqaQueries&
     }
     TOS_UNROLLED
     for (int i = 0; i < kGqaQueries; ++i) {
-      float most = seen.most[i];
+      float row_max = seen.row_max[i];
       TOS_UNROLLED
-      for (int u = 0; u < kGqaRows; ++u) most = gqa_greater(score[u][i], most);
-      const float factor = gqa_weight(seen.most[i], most);
-      seen.most[i] = most;
+      for (int u = 0; u < kGqaRows; ++u) row_max = gqa_greater(score[u][i], row_max);
+      const float factor = gqa_weight(seen.row_max[i], row_max);
+      seen.row_max[i] = row_max;
       seen.sum[i] *= factor;
       TOS_UNROLLED
       for (int e = 0; e < kEach; ++e) seen.total[i][e] *= factor;
       TOS_UNROLLED
       for (int u = 0; u < kGqaRows; ++u) {
-        score[u][i] = gqa_weight(score[u][i], most);
+        score[u][i] = gqa_weight(score[u][i], row_max);
         seen.sum[i] += score[u][i];
       }
     }
@@ -149,7 +149,7 @@ template <class T, class S, int kEach>
 __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode step, GqaParts parts) {
   __shared__ float rows[kGqaQueries * kEach * kWarp];
   __shared__ float totals[kGqaWarps][kGqaQueries * kEach * kWarp];
-  __shared__ float mosts[kGqaWarps][kGqaQueries], sums[kGqaWarps][kGqaQueries];
+  __shared__ float row_maxima[kGqaWarps][kGqaQueries], sums[kGqaWarps][kGqaQueries];
   const int64_t chunks = blocks_for(step.heads / step.groups * step.length, kGqaQueries);
   const int64_t part = blockIdx.x, g = blockIdx.y / chunks, chunk = blockIdx.y % chunks, b = blockIdx.z;
   const int64_t each = step.heads / step.groups, width = step.width;
@@ -179,14 +179,14 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
   GqaSeen<kEach> seen;
   TOS_UNROLLED
   for (int i = 0; i < kGqaQueries; ++i) {
-    seen.most[i] = -HUGE_VALF;
+    seen.row_max[i] = -HUGE_VALF;
     seen.sum[i] = 0.0f;
     TOS_UNROLLED
     for (int e = 0; e < kEach; ++e) seen.total[i][e] = 0.0f;
   }
   // What the first query does not see, no later one does.
-  const int64_t least = gqa_low(step, place, before + 1);
-  const int64_t first = least < before && place.count > 0 ? least : before;
+  const int64_t low = gqa_low(step, place, before + 1);
+  const int64_t first = low < before && place.count > 0 ? low : before;
   const int64_t split = blocks_for(before - first, parts.parts);
   const int64_t from = first + part * split < before ? first + part * split : before;
   const int64_t count = before - from < split ? before - from : split;
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
   TOS_UNROLLED
   for (int i = 0; i < kGqaQueries; ++i) {
     if (lane == 0) {
-      mosts[warp][i] = seen.most[i];
+      row_maxima[warp][i] = seen.row_max[i];
       sums[warp][i] = seen.sum[i];
     }
     TOS_UNROLLED
@@ -215,18 +215,18 @@ __global__ void __launch_bounds__(kGqaWarps* kWarp) gqa_attend_kernel(GqaDecode 
   for (int i = 0; i < kGqaQueries; ++i) {
     const int64_t q = chunk * kGqaQueries + i, l = q / each, h = g * each + q % each;
     if (l >= step.length) continue;
-    float most = -HUGE_VALF, sum = 0.0f;
-    for (int w = 0; w < kGqaWarps; ++w) most = gqa_greater(mosts[w][i], most);
-    for (int w = 0; w < kGqaWarps; ++w) sum += sums[w][i] * gqa_weight(mosts[w][i], most);
+    float row_max = -HUGE_VALF, sum = 0.0f;
+    for (int w = 0; w < kGqaWarps; ++w) row_max = gqa_greater(row_maxima[w][i], row_max);
+    for (int w = 0; w < kGqaWarps; ++w) sum += sums[w][i] * gqa_weight(row_maxima[w][i], row_max);
     const int64_t at = ((b * step.length + l) * step.heads + h) * parts.parts + part;
     if (threadIdx.x == 0) {
-      parts.most[at] = most;
+      parts.row_max[at] = row_max;
       parts.sum[at] = sum;
     }
     for (int64_t d = threadIdx.x; d < width; d += blockDim.x) {
       float total = 0.0f;
       for (int w = 0; w < kGqaWarps; ++w)
-        total += totals[w][i * kEach * kWarp + d] * gqa_weight(mosts[w][i], most);
+        total += totals[w][i * kEach * kWarp + d] * gqa_weight(row_maxima[w][i], row_max);
       parts.total[at * width + d] = total;
     }
   }
@@ -240,16 +240,16 @@ __global__ void __launch_bounds__(2 * kWarp) gqa_combine_kernel(GqaDecode step, 
   const bool sinks = step.sink != nullptr || step.smooth;
   const float sink =
       step.sink != nullptr ? static_cast<float>(static_cast<const T*>(step.sink)[blockIdx.y]) : 0.0f;
-  float most = sinks ? sink : -HUGE_VALF;
-  for (int64_t p = 0; p < parts.parts; ++p) most = gqa_greater(parts.most[first + p], most);
-  float sum = sinks ? expf(sink - most) : 0.0f;
+  float row_max = sinks ? sink : -HUGE_VALF;
+  for (int64_t p = 0; p < parts.parts; ++p) row_max = gqa_greater(parts.row_max[first + p], row_max);
+  float sum = sinks ? expf(sink - row_max) : 0.0f;
   for (int64_t p = 0; p < parts.parts; ++p) {
-    sum += parts.sum[first + p] * gqa_weight(parts.most[first + p], most);
+    sum += parts.sum[first + p] * gqa_weight(parts.row_max[first + p], row_max);
   }
   for (int64_t d = threadIdx.x; d < step.width; d += blockDim.x) {
     float total = 0.0f;
     for (int64_t p = 0; p < parts.parts; ++p) {
-      total += parts.total[(first + p) * step.width + d] * gqa_weight(parts.most[first + p], most);
+      total += parts.total[(first + p) * step.width + d] * gqa_weight(parts.row_max[first + p], row_max);
     }
     // A query without any key in sight gives zeros.
     const float scale = gqa_scale(step.value_scale, step.value_scale_step, step.width, g, d);

@@ -55,11 +55,11 @@ TOS_PORTABLE float gqa_scale(const float* scale, int64_t step, int64_t width, in
 
 // A float as the whole number that stands for it; what is no number becomes zero.
 TOS_PORTABLE int gqa_stored(float value, float scale, GqaHeld held) {
-  const float most = held == GqaHeld::kBytes ? 127.0f : 7.0f;
+  const float bound = held == GqaHeld::kBytes ? 127.0f : 7.0f;
   const float ratio = value / scale;
   if (ratio != ratio) return 0;
-  const float low = ratio < -most - 1.0f ? -most - 1.0f : ratio;
-  return static_cast<int>(nearbyintf(low > most ? most : low));
+  const float raised = ratio < -bound - 1.0f ? -bound - 1.0f : ratio;
+  return static_cast<int>(nearbyintf(raised > bound ? bound : raised));
 }
 
 // Where the new rows of a sample belong.

@@ -29,26 +29,26 @@ GqaResult gqa_decode(const at::Tensor& query, const std::optional<at::Tensor>& k
                      bool rolling, const std::optional<at::Tensor>& key_scale,
                      const std::optional<at::Tensor>& value_scale) {
   const c10::cuda::CUDAGuard guard(query.device());
-  const GqaInputs given{query,         key,         value,    past_key,    past_value, last,       total,
-                        cos,           sin,         position, bias,        sink,       heads,      groups,
-                        scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
-                        query_epsilon, key_epsilon, counts,   rolling,     key_scale,  value_scale};
+  const GqaInputs inputs{query,         key,         value,    past_key,    past_value, last,       total,
+                         cos,           sin,         position, bias,        sink,       heads,      groups,
+                         scale,         window,      softcap,  interleaved, smooth,     query_norm, key_norm,
+                         query_epsilon, key_epsilon, counts,   rolling,     key_scale,  value_scale};
   const Report report{word::kPositionOutOfRange, static_cast<int32_t>(node), gqa_word(word, query)};
-  GqaResult made;
-  const GqaDecode step = gqa_step(given, made);
+  GqaResult result;
+  const GqaDecode step = gqa_step(inputs, result);
   TORCH_CHECK_VALUE(step.width <= kGqaWidestHead, "gqa_decode: heads of ", step.width, " are wider than ",
                     kGqaWidestHead);
-  if (step.batch == 0) return made;
+  if (step.batch == 0) return result;
   const int64_t rows = step.batch * step.length * step.heads * gqa_parts_of(step);
   const auto floats = query.options().dtype(at::kFloat).memory_format(at::MemoryFormat::Contiguous);
-  const at::Tensor most = at::empty({rows}, floats), sum = at::empty({rows}, floats);
+  const at::Tensor row_max = at::empty({rows}, floats), sum = at::empty({rows}, floats);
   const at::Tensor totals = at::empty({rows, step.width}, floats);
-  const GqaScratch scratch{std::get<3>(made).mutable_data_ptr<int64_t>(), most.mutable_data_ptr<float>(),
+  const GqaScratch scratch{std::get<3>(result).mutable_data_ptr<int64_t>(), row_max.mutable_data_ptr<float>(),
                            sum.mutable_data_ptr<float>(), totals.mutable_data_ptr<float>()};
   const Real real = real_type(query);
   launch_gqa_decode(real, step, scratch, report, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return made;
+  return result;
 }
 
 }  // namespace

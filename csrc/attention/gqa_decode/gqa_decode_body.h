@@ -33,14 +33,15 @@ Wide exponential(const Wide& x) {
   // Adding this leaves no bits for a fraction.
   const Wide shift = Wide::all(12582912.0f);
   const Wide whole = fused(bounded, Wide::all(1.44269504f), shift) + Wide::all(-12582912.0f);
-  const Wide rest = fused(whole, Wide::all(2.12194440e-4f), fused(whole, Wide::all(-0.693359375f), bounded));
+  const Wide remainder =
+      fused(whole, Wide::all(2.12194440e-4f), fused(whole, Wide::all(-0.693359375f), bounded));
   Wide sum = Wide::all(1.9875691500e-4f);
-  sum = fused(sum, rest, Wide::all(1.3981999507e-3f));
-  sum = fused(sum, rest, Wide::all(8.3334519073e-3f));
-  sum = fused(sum, rest, Wide::all(4.1665795894e-2f));
-  sum = fused(sum, rest, Wide::all(1.6666665459e-1f));
-  sum = fused(sum, rest, Wide::all(5.0000001201e-1f));
-  return fused(sum * rest, rest, rest + Wide::all(1.0f)) * power_of_two(whole);
+  sum = fused(sum, remainder, Wide::all(1.3981999507e-3f));
+  sum = fused(sum, remainder, Wide::all(8.3334519073e-3f));
+  sum = fused(sum, remainder, Wide::all(4.1665795894e-2f));
+  sum = fused(sum, remainder, Wide::all(1.6666665459e-1f));
+  sum = fused(sum, remainder, Wide::all(5.0000001201e-1f));
+  return fused(sum * remainder, remainder, remainder + Wide::all(1.0f)) * power_of_two(whole);
 }
 
 // Scores of kCount queries, from `first` on, for some rows, the first of them `from` behind `begin`.
@@ -129,31 +130,31 @@ float see(const CacheRows& rows, const CacheQueries& queries, int64_t q, int64_t
   for (int64_t j = 0; j < whole; j += Wide::kWidth) greatest = greater(Wide::load(scores + j), greatest);
   float each[Wide::kWidth];
   greatest.store(each);
-  float most = -HUGE_VALF;
-  for (int i = 0; i < Wide::kWidth; ++i) most = each[i] > most ? each[i] : most;
+  float row_max = -HUGE_VALF;
+  for (int i = 0; i < Wide::kWidth; ++i) row_max = each[i] > row_max ? each[i] : row_max;
   // One that is no number weighs as such beside others; alone it is the greatest.
-  for (int64_t j = 0; j < count && most == -HUGE_VALF; ++j) {
-    if (scores[j] != scores[j]) most = scores[j];
+  for (int64_t j = 0; j < count && row_max == -HUGE_VALF; ++j) {
+    if (scores[j] != scores[j]) row_max = scores[j];
   }
-  return most;
+  return row_max;
 }
 
 // Scores become weights, beside the greatest score so far; false where there is nothing to add.
 bool weigh(const CacheRows& rows, const CacheQueries& queries, int64_t q, int64_t begin, int64_t count) {
   float* scores = queries.scores + q * kRowsOfCache;
   const int64_t whole = (count + Wide::kWidth - 1) / Wide::kWidth * Wide::kWidth;
-  const float most = see(rows, queries, q, begin, count, whole);
-  if (most == -HUGE_VALF) return false;
-  const float before = queries.most[q];
-  if (!(most <= before)) {
-    queries.most[q] = most;
+  const float row_max = see(rows, queries, q, begin, count, whole);
+  if (row_max == -HUGE_VALF) return false;
+  const float previous_max = queries.row_max[q];
+  if (!(row_max <= previous_max)) {
+    queries.row_max[q] = row_max;
     float factor[Wide::kWidth];
-    exponential(Wide::all(before - most)).store(factor);
+    exponential(Wide::all(previous_max - row_max)).store(factor);
     queries.sum[q] *= factor[0];
     float* total = queries.total + q * rows.width;
     for (int64_t d = 0; d < rows.width; ++d) total[d] *= factor[0];
   }
-  const Wide minus = Wide::all(-queries.most[q]);
+  const Wide minus = Wide::all(-queries.row_max[q]);
   Wide sum = Wide::all(0.0f);
   for (int64_t j = 0; j < whole; j += Wide::kWidth) {
     const Wide weight = exponential(Wide::load(scores + j) + minus);

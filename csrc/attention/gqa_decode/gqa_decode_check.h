@@ -140,15 +140,15 @@ inline void gqa_check(const GqaInputs& in) {
 }
 
 // Checks everything, and allocates the results; addresses are those of tensors that stay alive outside.
-inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
+inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& result) {
   gqa_check(in);
   const at::Tensor &q = in.query, &past_key = in.past_key, &past_value = in.past_value;
   const int64_t batch = q.size(0), length = q.size(1), width = past_key.size(3) * in.each();
   const auto dense = q.options().memory_format(at::MemoryFormat::Contiguous);
   const std::vector<int64_t> fresh{batch, in.groups, length, past_key.size(3)};
   const auto held = dense.dtype(past_key.scalar_type());
-  made = {at::empty({batch, length, in.heads * width}, dense), at::empty(fresh, held), at::empty(fresh, held),
-          at::Tensor()};
+  result = {at::empty({batch, length, in.heads * width}, dense), at::empty(fresh, held),
+            at::empty(fresh, held), at::Tensor()};
   const auto address = [](const std::optional<at::Tensor>& part) {
     return part.has_value() ? part->const_data_ptr() : nullptr;
   };
@@ -165,7 +165,7 @@ inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   step.rolling = in.rolling;
   std::vector<int64_t> places{batch};
   if (gqa_places(step) != kGqaWhole) places.push_back(gqa_places(step));
-  std::get<3>(made) = at::empty(places, dense.dtype(at::kLong));
+  std::get<3>(result) = at::empty(places, dense.dtype(at::kLong));
   step.query = q.const_data_ptr();
   step.key = in.key.has_value() ? k.const_data_ptr() : behind(in.heads);
   step.value = in.value.has_value() ? v.const_data_ptr() : behind(in.heads + in.groups);
@@ -177,9 +177,9 @@ inline GqaDecode gqa_step(const GqaInputs& in, GqaResult& made) {
   step.query_norm = address(in.query_norm), step.key_norm = address(in.key_norm);
   step.query_epsilon = static_cast<float>(in.query_epsilon);
   step.key_epsilon = static_cast<float>(in.key_epsilon);
-  step.y = std::get<0>(made).mutable_data_ptr();
-  step.fresh_key = std::get<1>(made).mutable_data_ptr();
-  step.fresh_value = std::get<2>(made).mutable_data_ptr();
+  step.y = std::get<0>(result).mutable_data_ptr();
+  step.fresh_key = std::get<1>(result).mutable_data_ptr();
+  step.fresh_value = std::get<2>(result).mutable_data_ptr();
   step.batch = batch, step.length = length, step.heads = in.heads, step.groups = in.groups;
   step.width = width, step.capacity = past_key.size(2), step.total = in.total, step.window = in.window;
   step.angles = in.cos.has_value() ? in.cos->size(1) : 0;

@@ -12,28 +12,28 @@ namespace {
 using Wide = Lanes4;
 
 Wide greater(const Wide& a, const Wide& b) {
-  Wide made;
+  Wide lanes;
   TOS_UNROLL
-  for (int i = 0; i < Wide::kWidth; ++i) made.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
-  return made;
+  for (int i = 0; i < Wide::kWidth; ++i) lanes.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  return lanes;
 }
 
 Wide power_of_two(const Wide& x) {
-  Wide made;
+  Wide lanes;
   TOS_UNROLL
   for (int i = 0; i < Wide::kWidth; ++i) {
     // What is no number has no exponent either, and stays none by what it is multiplied with.
     const int32_t whole = x.v[i] == x.v[i] ? static_cast<int32_t>(x.v[i]) : 0;
-    made.v[i] = real_of(static_cast<uint32_t>(whole + 127) << 23);
+    lanes.v[i] = real_of(static_cast<uint32_t>(whole + 127) << 23);
   }
-  return made;
+  return lanes;
 }
 
 Wide signed_bytes(const int8_t* from) {
-  Wide made;
+  Wide lanes;
   TOS_UNROLL
-  for (int i = 0; i < Wide::kWidth; ++i) made.v[i] = static_cast<float>(from[i]);
-  return made;
+  for (int i = 0; i < Wide::kWidth; ++i) lanes.v[i] = static_cast<float>(from[i]);
+  return lanes;
 }
 
 Wide nibbles(const uint8_t* from) {

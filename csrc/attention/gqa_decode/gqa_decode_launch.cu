@@ -50,8 +50,8 @@ int64_t gqa_parts_of(const GqaDecode& step) { return gqa_parts(step); }
 
 void launch_gqa_decode(Real type, const GqaDecode& step, const GqaScratch& scratch, const Report& report,
                        cudaStream_t stream) {
-  const GqaParts parts{scratch.places,  scratch.most, scratch.sum, scratch.total,
-                       gqa_parts(step), report.node,  report.word};
+  const GqaParts parts{scratch.places,  scratch.row_max, scratch.sum, scratch.total,
+                       gqa_parts(step), report.node,     report.word};
   switch (type) {
     case Real::kFloat:
       return launch<float>(step, parts, stream);

@@ -15,7 +15,7 @@ namespace tos::cuda {
 // the cache the greatest score, the sum of weights and the weighted values.
 struct GqaScratch {
   int64_t* places;
-  float* most;
+  float* row_max;
   float* sum;
   float* total;
 };

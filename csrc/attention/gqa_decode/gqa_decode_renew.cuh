@@ -14,7 +14,7 @@ namespace tos::cuda {
 // What the kernels write for one another, and what they tell.
 struct GqaParts {
   int64_t* places;  // [batch, gqa_places]
-  float* most;      // [batch, length, heads, parts]
+  float* row_max;   // [batch, length, heads, parts]
   float* sum;       // [batch, length, heads, parts]
   float* total;     // [batch, length, heads, parts, width]
   int64_t parts;

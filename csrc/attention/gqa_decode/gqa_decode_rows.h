@@ -36,7 +36,7 @@ struct CacheQueries {
   const void* const* bias;  // added to the scores, by position; nullptr for none
   float softcap;            // 0 for none
   float* scores;            // [count, kRowsOfCache] for whoever computes
-  float* most;              // [count]
+  float* row_max;           // [count]
   float* sum;               // [count]
   float* total;             // [count, width]
 };

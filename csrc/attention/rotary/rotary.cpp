@@ -25,10 +25,10 @@ constexpr int64_t kGrain = 1 << 14;
 std::vector<int64_t> rows_of(const at::Tensor& positions, const RotarySizes& sizes, int64_t limit,
                              int64_t node, const std::optional<at::Tensor>& word) {
   std::vector<int64_t> rows(static_cast<size_t>(sizes.tokens()));
-  const int64_t* given = positions.const_data_ptr<int64_t>();
+  const int64_t* values = positions.const_data_ptr<int64_t>();
   int64_t bad = 0, first = 0;
   for (int64_t i = 0; i < sizes.tokens(); ++i) {
-    const int64_t position = position_of(given, i, sizes.length, sizes.counted), before = bad;
+    const int64_t position = position_of(values, i, sizes.length, sizes.counted), before = bad;
     rows[static_cast<size_t>(i)] = Within{0, limit - 1}.safe(position, bad);
     if (bad != 0 && before == 0) first = position;
   }

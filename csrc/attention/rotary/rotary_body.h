@@ -65,7 +65,7 @@ struct Rotation {
 
   void token(int64_t number) const {
     constexpr int64_t kBytes = kType == Real::kFloat ? 4 : 2;
-    const int64_t half = rows.width / 2, rest = rows.size - rows.width;
+    const int64_t half = rows.width / 2, copied = rows.size - rows.width;
     take_angles(number);
     for (int64_t head = 0; head < rows.heads; ++head) {
       const int64_t from = rows.from.place(number, head, rows.length);
@@ -76,10 +76,10 @@ struct Rotation {
         in_halves(from, to, 0, half, half);
         in_halves(from, to, half, half, -half);
       }
-      if (rest == 0) continue;
+      if (copied == 0) continue;
       std::memcpy(static_cast<char*>(rows.y) + (to + rows.width) * kBytes,
                   static_cast<const char*>(rows.x) + (from + rows.width) * kBytes,
-                  static_cast<size_t>(rest * kBytes));
+                  static_cast<size_t>(copied * kBytes));
     }
   }
 };

@@ -37,17 +37,17 @@ __global__ void __launch_bounds__(kActivateThreads) activate_kernel(ActivateRows
     const int64_t row = at / args.width, i = at % args.width;
     float gate = with_bias<T>(args.gate, row * args.gate_stride + i, args.gate_bias, i);
     if (args.limit > 0.0f && gate > args.limit) gate = args.limit;
-    float made = activated(args.kind, gate, args.alpha);
+    float activation = activated(args.kind, gate, args.alpha);
     if (args.up != nullptr) {
-      if (args.rounded) made = static_cast<float>(static_cast<T>(made));
+      if (args.rounded) activation = static_cast<float>(static_cast<T>(activation));
       float up = with_bias<T>(args.up, row * args.up_stride + i, args.up_bias, i);
       if (args.limit > 0.0f) {
         if (up > args.limit) up = args.limit;
         if (up < -args.limit) up = -args.limit;
       }
-      made *= up + args.beta;
+      activation *= up + args.beta;
     }
-    static_cast<T*>(args.y)[at] = static_cast<T>(made);
+    static_cast<T*>(args.y)[at] = static_cast<T>(activation);
   }
 }
 

@@ -22,24 +22,24 @@ template <class V>
 TOS_INLINE V exp_of(const V& x) {
   using I = typename IntsLike<V>::Type;
   const V inf = V{} + INFINITY, none = V{};
-  const V least = V{} - 87.33f, most = V{} + 88.37f;
-  V near = (x < least) ? least : x;
-  near = (near > most) ? most : near;
+  const V underflow = V{} - 87.33f, overflow = V{} + 88.37f;
+  V near = (x < underflow) ? underflow : x;
+  near = (near > overflow) ? overflow : near;
   // The sum with this number has no place for a fraction.
   const V turns = near * 1.44269504f + 12582912.0f - 12582912.0f;
-  const V rest = near - turns * 0.693359375f + turns * 2.12194440e-4f;
-  V sum = rest * 1.9875691500e-4f + 1.3981999507e-3f;
-  sum = sum * rest + 8.3334519073e-3f;
-  sum = sum * rest + 4.1665795894e-2f;
-  sum = sum * rest + 1.6666665459e-1f;
-  sum = sum * rest + 5.0000001201e-1f;
-  sum = sum * rest * rest + rest + 1.0f;
+  const V remainder = near - turns * 0.693359375f + turns * 2.12194440e-4f;
+  V sum = remainder * 1.9875691500e-4f + 1.3981999507e-3f;
+  sum = sum * remainder + 8.3334519073e-3f;
+  sum = sum * remainder + 4.1665795894e-2f;
+  sum = sum * remainder + 1.6666665459e-1f;
+  sum = sum * remainder + 5.0000001201e-1f;
+  sum = sum * remainder * remainder + remainder + 1.0f;
   // What is no number has no power of 2.
   const V known = (turns == turns) ? turns : none;
   const I power = (whole(known) + 127) * (1 << 23);
-  const V made = sum * same_bits<V>(power);
-  const V large = (x > most) ? inf : made;
-  return (x < least) ? none : large;
+  const V exponential = sum * same_bits<V>(power);
+  const V large = (x > overflow) ? inf : exponential;
+  return (x < underflow) ? none : large;
 }
 
 template <class V>
@@ -88,17 +88,17 @@ struct Activate {
     V gate = sum<V>(rows.gate, row * rows.gate_stride + i, rows.gate_bias, i);
     const V limit = V{} + rows.limit;
     if (rows.limit > 0.0f) gate = (gate > limit) ? limit : gate;
-    V made = activated<kKind, V>(gate, rows.alpha);
+    V value = activated<kKind, V>(gate, rows.alpha);
     if (rows.up != nullptr) {
-      if (rows.rounded) made = rounded<kType>(made);
+      if (rows.rounded) value = rounded<kType>(value);
       V up = sum<V>(rows.up, row * rows.up_stride + i, rows.up_bias, i);
       if (rows.limit > 0.0f) {
         up = (up > limit) ? limit : up;
         up = (up < -limit) ? -limit : up;
       }
-      made = made * (up + rows.beta);
+      value = value * (up + rows.beta);
     }
-    store<kType>(rows.y, row * rows.width + i, made);
+    store<kType>(rows.y, row * rows.width + i, value);
   }
 
   void row(int64_t number) const {

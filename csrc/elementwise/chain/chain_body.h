@@ -92,7 +92,7 @@ class ChainBlock {
       if (!job_.inputs[i].single()) place_[i] = bring(i, begin, count, padded);
     }
     Element* const result = static_cast<Element*>(job_.out) + begin;
-    const void* made = nullptr;
+    const void* computed = nullptr;
     for (int row = 0; row < program.rows; ++row) {
       const ChainRow& each = program.row[row];
       ChainOperand operands[3];
@@ -102,9 +102,9 @@ class ChainBlock {
       Element* out = last && padded == count ? result : slot(number);
       chain_step_of<kType>(each.code, kCodes)(padded, operands, out, floats_);
       place_[number] = {out, false};
-      made = out;
+      computed = out;
     }
-    if (padded != count) std::memcpy(result, made, count * sizeof(Element));
+    if (padded != count) std::memcpy(result, computed, count * sizeof(Element));
   }
 
  private:

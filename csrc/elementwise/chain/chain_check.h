@@ -24,33 +24,33 @@ inline ChainProgram chain_program(int64_t inputs, at::IntArrayRef program, at::A
   TORCH_CHECK_VALUE(program.size() % kEach == 0 && rows >= 1 && rows <= kChainRows,
                     "elementwise_chain: ", program.size(), " numbers are not 1 to ", kChainRows, " rows of ",
                     kEach);
-  ChainProgram made{};
-  made.inputs = static_cast<int>(inputs);
-  made.constants = static_cast<int>(constants.size());
-  made.rows = static_cast<int>(rows);
-  for (int i = 0; i < made.constants; ++i) made.constant[i] = static_cast<float>(constants[i]);
+  ChainProgram chain{};
+  chain.inputs = static_cast<int>(inputs);
+  chain.constants = static_cast<int>(constants.size());
+  chain.rows = static_cast<int>(rows);
+  for (int i = 0; i < chain.constants; ++i) chain.constant[i] = static_cast<float>(constants[i]);
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t* given = program.data() + row * kEach;
-    TORCH_CHECK_VALUE(given[0] >= 0 && given[0] < static_cast<int64_t>(ChainCode::kCount),
-                      "elementwise_chain: row ", row, ": ", given[0], " is no number of a code");
-    made.row[row].code = static_cast<int8_t>(given[0]);
-    const ChainCode code = static_cast<ChainCode>(given[0]);
+    const int64_t* entry = program.data() + row * kEach;
+    TORCH_CHECK_VALUE(entry[0] >= 0 && entry[0] < static_cast<int64_t>(ChainCode::kCount),
+                      "elementwise_chain: row ", row, ": ", entry[0], " is no number of a code");
+    chain.row[row].code = static_cast<int8_t>(entry[0]);
+    const ChainCode code = static_cast<ChainCode>(entry[0]);
     const int takes = chain_operands(code);
-    const int64_t known = inputs + made.constants + row;
+    const int64_t registers = inputs + chain.constants + row;
     for (int i = 0; i < 3; ++i) {
-      const int64_t operand = given[1 + i];
+      const int64_t operand = entry[1 + i];
       const bool absent = i >= takes || (code == ChainCode::kClip && i > 0 && operand == -1);
       if (absent) {
-        TORCH_CHECK_VALUE(operand == -1, "elementwise_chain: row ", row, ": code ", given[0], " takes ",
+        TORCH_CHECK_VALUE(operand == -1, "elementwise_chain: row ", row, ": code ", entry[0], " takes ",
                           takes, " operands, not ", operand, " as well");
       } else {
-        TORCH_CHECK_VALUE(operand >= 0 && operand < known, "elementwise_chain: row ", row, " reads register ",
-                          operand, " of ", known);
+        TORCH_CHECK_VALUE(operand >= 0 && operand < registers, "elementwise_chain: row ", row,
+                          " reads register ", operand, " of ", registers);
       }
-      made.row[row].operands[i] = static_cast<int8_t>(operand);
+      chain.row[row].operands[i] = static_cast<int8_t>(operand);
     }
   }
-  return made;
+  return chain;
 }
 
 // Of all inputs, which are of one type on one device.
@@ -93,41 +93,41 @@ struct ChainInputs {
 
 // Gives whether it fits into kChainDims.
 template <class Index>
-bool chain_input(const at::Tensor& tensor, at::IntArrayRef shape, ChainInput<Index>& made) {
-  made.data = tensor.const_data_ptr();
-  made.dims = 0;
+bool chain_input(const at::Tensor& tensor, at::IntArrayRef shape, ChainInput<Index>& input) {
+  input.data = tensor.const_data_ptr();
+  input.dims = 0;
   const int64_t missing = static_cast<int64_t>(shape.size()) - tensor.dim();
   for (int64_t axis = static_cast<int64_t>(shape.size()) - 1; axis >= 0; --axis) {
     const int64_t size = shape[axis];
     if (size == 1) continue;
     const int64_t own = axis - missing;
     const int64_t stride = own < 0 || tensor.size(own) == 1 ? 0 : tensor.stride(own);
-    const int last = made.dims - 1;
-    if (last >= 0 && stride == static_cast<int64_t>(made.stride[last]) * made.size[last]) {
-      made.size[last] *= static_cast<Index>(size);
-    } else if (made.dims == kChainDims) {
+    const int last = input.dims - 1;
+    if (last >= 0 && stride == static_cast<int64_t>(input.stride[last]) * input.size[last]) {
+      input.size[last] *= static_cast<Index>(size);
+    } else if (input.dims == kChainDims) {
       return false;
     } else {
-      made.size[made.dims] = static_cast<Index>(size);
-      made.stride[made.dims++] = static_cast<Index>(stride);
+      input.size[input.dims] = static_cast<Index>(size);
+      input.stride[input.dims++] = static_cast<Index>(stride);
     }
   }
-  if (made.dims == 0) {
-    made.dims = 1;
-    made.size[0] = made.stride[0] = 1;
+  if (input.dims == 0) {
+    input.dims = 1;
+    input.size[0] = input.stride[0] = 1;
   }
   return true;
 }
 
 template <class Index>
 ChainInputs<Index> chain_inputs(at::TensorList inputs, at::IntArrayRef shape) {
-  ChainInputs<Index> made{};
+  ChainInputs<Index> result{};
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (chain_input(inputs[i], shape, made.each[i])) continue;
-    made.copies.push_back(inputs[i].expand(shape).contiguous());
-    chain_input(made.copies.back(), shape, made.each[i]);
+    if (chain_input(inputs[i], shape, result.each[i])) continue;
+    result.copies.push_back(inputs[i].expand(shape).contiguous());
+    chain_input(result.copies.back(), shape, result.each[i]);
   }
-  return made;
+  return result;
 }
 
 }  // namespace tos

@@ -146,13 +146,13 @@ TOS_INLINE Floats whole_of(const Floats& x) {
 
 // A product that no sum takes in without rounding it.
 TOS_INLINE Floats product_of(const Floats& x, const Floats& y) {
-  Floats made = x * y;
+  Floats product = x * y;
 #if defined(__GNUC__) && defined(__x86_64__)
-  __asm__("" : "+x"(made));
+  __asm__("" : "+x"(product));
 #elif defined(__GNUC__) && defined(__aarch64__)
-  __asm__("" : "+w"(made));
+  __asm__("" : "+w"(product));
 #endif
-  return made;
+  return product;
 }
 
 TOS_INLINE Floats within(const Floats& x, const Floats& low, const Floats& high) {
@@ -161,7 +161,7 @@ TOS_INLINE Floats within(const Floats& x, const Floats& low, const Floats& high)
 }
 
 // Whichever number is not one wins.
-TOS_INLINE Floats nan_first(const Floats& made, const Floats& x) { return (x == x) ? made : x; }
+TOS_INLINE Floats nan_first(const Floats& value, const Floats& x) { return (x == x) ? value : x; }
 
 TOS_INLINE Floats sigmoid_of(const Floats& x) { return 1.0f / (1.0f + exp_of(-x)); }
 

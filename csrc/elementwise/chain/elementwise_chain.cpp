@@ -24,8 +24,8 @@ at::Tensor& elementwise_chain_out(at::TensorList inputs, at::IntArrayRef program
   check_chain_out(inputs, shape, out);
   const int64_t count = out.numel();
   if (count == 0) return out;
-  const ChainInputs<int64_t> given = chain_inputs<int64_t>(inputs, shape);
-  const ChainJob job{&rows, given.each, out.mutable_data_ptr(), chain_slots(rows)};
+  const ChainInputs<int64_t> sources = chain_inputs<int64_t>(inputs, shape);
+  const ChainJob job{&rows, sources.each, out.mutable_data_ptr(), chain_slots(rows)};
   const Real type = real_type(out);
   const int64_t grain = std::max<int64_t>(kGrain / rows.rows, 2 * kChainBlock);
   at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {

@@ -102,10 +102,10 @@ __device__ __forceinline__ float chain_of(float x, float y, float z) {
 template <class T, ChainCode kCode>
 __device__ __forceinline__ ChainNumbers chain_all(const ChainNumbers& x, const ChainNumbers& y,
                                                   const ChainNumbers& z) {
-  ChainNumbers made;
+  ChainNumbers numbers;
   TOS_UNROLLED
-  for (int i = 0; i < kChainEach; ++i) made.each[i] = chain_of<T, kCode>(x.each[i], y.each[i], z.each[i]);
-  return made;
+  for (int i = 0; i < kChainEach; ++i) numbers.each[i] = chain_of<T, kCode>(x.each[i], y.each[i], z.each[i]);
+  return numbers;
 }
 
 template <class T>
@@ -158,23 +158,23 @@ __device__ __forceinline__ ChainNumbers chain_row(ChainCode code, const ChainNum
 }
 
 __device__ __forceinline__ ChainNumbers chain_spread(float value) {
-  ChainNumbers made;
+  ChainNumbers numbers;
   TOS_UNROLLED
-  for (int i = 0; i < kChainEach; ++i) made.each[i] = value;
-  return made;
+  for (int i = 0; i < kChainEach; ++i) numbers.each[i] = value;
+  return numbers;
 }
 
 // Elements of an input from number `at` on; those behind the last one of the result are zero.
 template <class T, class Index>
 __device__ __forceinline__ ChainNumbers chain_taken(const ChainInput<Index>& input, Index at, Index count) {
   const T* data = static_cast<const T*>(input.data);
-  ChainNumbers made;
+  ChainNumbers numbers;
   if (at + kChainEach <= count && input.flat() &&
       reinterpret_cast<uintptr_t>(data) % sizeof(Together<T, kChainEach>) == 0) {
     const Together<T, kChainEach> all = taken_together<kChainEach>(data + at);
     TOS_UNROLLED
-    for (int i = 0; i < kChainEach; ++i) made.each[i] = static_cast<float>(all.each[i]);
-    return made;
+    for (int i = 0; i < kChainEach; ++i) numbers.each[i] = static_cast<float>(all.each[i]);
+    return numbers;
   }
   // Elements of one row of an input lie at one distance.
   const bool together = input.dims == 1 || input.size[0] % kChainEach == 0;
@@ -183,24 +183,24 @@ __device__ __forceinline__ ChainNumbers chain_taken(const ChainInput<Index>& inp
   for (int i = 0; i < kChainEach; ++i) {
     const bool there = at + i < count;
     if (!together && there) place = input.place(at + i);
-    made.each[i] = there ? static_cast<float>(data[place]) : 0.0f;
+    numbers.each[i] = there ? static_cast<float>(data[place]) : 0.0f;
     if (together) place += input.stride[0];
   }
-  return made;
+  return numbers;
 }
 
 template <class T, class Index>
-__device__ __forceinline__ void chain_kept(T* out, Index at, Index count, const ChainNumbers& made) {
+__device__ __forceinline__ void chain_kept(T* out, Index at, Index count, const ChainNumbers& numbers) {
   if (at + kChainEach <= count && reinterpret_cast<uintptr_t>(out) % sizeof(Together<T, kChainEach>) == 0) {
     Together<T, kChainEach> all;
     TOS_UNROLLED
-    for (int i = 0; i < kChainEach; ++i) all.each[i] = static_cast<T>(made.each[i]);
+    for (int i = 0; i < kChainEach; ++i) all.each[i] = static_cast<T>(numbers.each[i]);
     *reinterpret_cast<Together<T, kChainEach>*>(out + at) = all;
     return;
   }
   TOS_UNROLLED
   for (int i = 0; i < kChainEach; ++i) {
-    if (at + i < count) out[at + i] = static_cast<T>(made.each[i]);
+    if (at + i < count) out[at + i] = static_cast<T>(numbers.each[i]);
   }
 }
 
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kChainThreads)
         return chain_spread(program.constant[number - program.inputs]);
       return mine[args.slots.of[number] * blockDim.x];
     };
-    ChainNumbers made;
+    ChainNumbers numbers;
     for (int row = 0; row < program.rows; ++row) {
       const ChainRow each = program.row[row];
       const ChainCode code = static_cast<ChainCode>(each.code);
@@ -233,12 +233,13 @@ __global__ void __launch_bounds__(kChainThreads)
         if (each.operands[1] < 0) y = chain_spread(-INFINITY);
         if (each.operands[2] < 0) z = chain_spread(INFINITY);
       }
-      made = chain_row<T>(code, x, y, z);
+      numbers = chain_row<T>(code, x, y, z);
       TOS_UNROLLED
-      for (int i = 0; i < kChainEach; ++i) made.each[i] = static_cast<float>(static_cast<T>(made.each[i]));
-      mine[args.slots.of[first + row] * blockDim.x] = made;
+      for (int i = 0; i < kChainEach; ++i)
+        numbers.each[i] = static_cast<float>(static_cast<T>(numbers.each[i]));
+      mine[args.slots.of[first + row] * blockDim.x] = numbers;
     }
-    chain_kept(static_cast<T*>(args.out), at, args.count, made);
+    chain_kept(static_cast<T*>(args.out), at, args.count, numbers);
   }
 }
 

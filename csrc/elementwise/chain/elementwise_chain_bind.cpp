@@ -24,8 +24,8 @@ at::Tensor& elementwise_chain_out(at::TensorList inputs, at::IntArrayRef program
   const c10::cuda::CUDAGuard guard(out.device());
   chain.count = out.numel();
   if (chain.count == 0) return out;
-  const ChainInputs<int64_t> given = chain_inputs<int64_t>(inputs, shape);
-  std::copy_n(given.each, kChainInputs, chain.inputs);
+  const ChainInputs<int64_t> sources = chain_inputs<int64_t>(inputs, shape);
+  std::copy_n(sources.each, kChainInputs, chain.inputs);
   chain.out = out.mutable_data_ptr();
   const Real real = real_type(out);
   launch_elementwise_chain(real, chain, c10::cuda::getCurrentCUDAStream());

@@ -26,16 +26,16 @@ struct Wrapping {
   TOS_PORTABLE int64_t safe(int64_t index, int64_t& bad) const { return safe_index(index, size, bad); }
 };
 
-// What is asked of any other number: to lie in [least, most]. The nearest one that does takes its place.
+// What is asked of any other number: to lie in [lower, upper]. The nearest one that does takes its place.
 struct Within {
-  int64_t least;
-  int64_t most;
+  int64_t lower;
+  int64_t upper;
 
-  TOS_PORTABLE int64_t low() const { return least; }
-  TOS_PORTABLE int64_t high() const { return most; }
+  TOS_PORTABLE int64_t low() const { return lower; }
+  TOS_PORTABLE int64_t high() const { return upper; }
   TOS_PORTABLE int64_t safe(int64_t value, int64_t& bad) const {
-    const int64_t raised = value < least ? least : value;
-    const int64_t safe = raised > most ? most : raised;
+    const int64_t raised = value < lower ? lower : value;
+    const int64_t safe = raised > upper ? upper : raised;
     bad += safe != value;
     return safe;
   }

@@ -48,7 +48,7 @@ at::Tensor delivered(const std::vector<float>& sums, const std::vector<int64_t>&
                      const std::optional<at::Tensor>& bias, const Experts& sizes, const at::Tensor& x) {
   at::Tensor y =
       at::empty({sizes.routes, sizes.rows}, x.options().memory_format(at::MemoryFormat::Contiguous));
-  std::vector<float> extra(static_cast<size_t>(sizes.rows), 0.0f);
+  std::vector<float> bias_row(static_cast<size_t>(sizes.rows), 0.0f);
   const auto dense = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   with_reals(y, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
@@ -56,12 +56,12 @@ at::Tensor delivered(const std::vector<float>& sums, const std::vector<int64_t>&
     for (int64_t p = 0; p < sizes.routes; ++p) {
       if (dense.has_value()) {
         with_reals(*dense, [&](const auto* from) {
-          widen(from + chosen[static_cast<size_t>(p)] * sizes.rows, sizes.rows, extra.data());
+          widen(from + chosen[static_cast<size_t>(p)] * sizes.rows, sizes.rows, bias_row.data());
         });
       }
       for (int64_t n = 0; n < sizes.rows; ++n) {
         const size_t at = static_cast<size_t>(p * sizes.rows + n);
-        to[at] = static_cast<Kind>(sums[at] + extra[static_cast<size_t>(n)]);
+        to[at] = static_cast<Kind>(sums[at] + bias_row[static_cast<size_t>(n)]);
       }
     }
   });
@@ -132,10 +132,10 @@ at::Tensor expert_rows_nbits(const at::Tensor& x, const at::Tensor& experts, con
       std::vector<float> scratch(static_cast<size_t>(kTogether * at.padded_blocks));
       kernels.multiply(weight, at, 1, begin, end, y, sizes.rows, scratch.data());
       if (std::all_of(y + begin, y + end, [](float sum) { return std::isfinite(sum); })) return;
-      std::vector<float> given(static_cast<size_t>(sizes.columns));
+      std::vector<float> factors(static_cast<size_t>(sizes.columns));
       with_reals(dense,
-                 [&](const auto* from) { widen(from + p * sizes.columns, sizes.columns, given.data()); });
-      mend_sums(weight, given.data(), sizes.columns, begin, end, y);
+                 [&](const auto* from) { widen(from + p * sizes.columns, sizes.columns, factors.data()); });
+      mend_sums(weight, factors.data(), sizes.columns, begin, end, y);
       return;
     }
     // What is not finite says so by the numbers as they are, and not by sums that were taken apart.

@@ -85,10 +85,10 @@ __global__ void __launch_bounds__(kExpertWarps* kWarp)
   float part = 0.0f;
   for (int64_t at = static_cast<int64_t>(threadIdx.x % kWarp) * kEach; at < args.columns;
        at += kWarp * kEach) {
-    const Together<T, kEach> some = taken_together<kEach>(w + at), with = taken_together<kEach>(x + at);
+    const Together<T, kEach> weights = taken_together<kEach>(w + at), factors = taken_together<kEach>(x + at);
     TOS_UNROLLED
     for (int i = 0; i < kEach; ++i)
-      part += static_cast<float>(some.each[i]) * static_cast<float>(with.each[i]);
+      part += static_cast<float>(weights.each[i]) * static_cast<float>(factors.each[i]);
   }
   expert_deliver(args, place, part);
 }

@@ -38,11 +38,11 @@ struct Routes {
   std::optional<at::Tensor> bias;
   ExpertAddresses at;
 
-  Routes(const at::Tensor& rows, const at::Tensor& chosen, const std::optional<at::Tensor>& extra,
+  Routes(const at::Tensor& rows, const at::Tensor& chosen, const std::optional<at::Tensor>& expert_bias,
          const at::Tensor& y, const Experts& sizes)
       : x(rows.contiguous()),
         experts(chosen.contiguous()),
-        bias(extra.has_value() ? std::optional(extra->contiguous()) : std::nullopt),
+        bias(expert_bias.has_value() ? std::optional(expert_bias->contiguous()) : std::nullopt),
         at{x.const_data_ptr(),
            experts.const_data_ptr<int64_t>(),
            bias.has_value() ? bias->const_data_ptr() : nullptr,

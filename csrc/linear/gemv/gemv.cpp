@@ -68,13 +68,13 @@ at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::o
   std::vector<float> wide(static_cast<size_t>(count)), total(static_cast<size_t>(columns));
   with_reals(row, [&](const auto* from) { widen(from, count, wide.data()); });
   (laid.turned ? multiply_columns : multiply_rows)(kernels, wide.data(), laid.held, total.data());
-  const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
+  const auto dense_bias = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   with_reals(out, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
     Kind* to = out.mutable_data_ptr<Kind>();
-    const Kind* more = extra.has_value() ? extra->const_data_ptr<Kind>() : nullptr;
+    const Kind* bias_row = dense_bias.has_value() ? dense_bias->const_data_ptr<Kind>() : nullptr;
     for (int64_t n = 0; n < columns; ++n) {
-      to[n] = static_cast<Kind>(more == nullptr ? total[n] : total[n] + static_cast<float>(more[n]));
+      to[n] = static_cast<Kind>(bias_row == nullptr ? total[n] : total[n] + static_cast<float>(bias_row[n]));
     }
   });
   return out;

@@ -66,24 +66,24 @@ __global__ void __launch_bounds__(kGemvThreads) gemv_columns_kernel(Gemv<T> args
   int64_t at = static_cast<int64_t>(threadIdx.x) * kEach;
   float part[kGemvAhead] = {};
   for (; at + (kGemvAhead - 1) * step < args.rows; at += kGemvAhead * step) {
-    Together<T, kEach> some[kGemvAhead];
+    Together<T, kEach> weights[kGemvAhead];
     TOS_UNROLLED
-    for (int j = 0; j < kGemvAhead; ++j) some[j] = taken_together<kEach>(w + at + j * step);
+    for (int j = 0; j < kGemvAhead; ++j) weights[j] = taken_together<kEach>(w + at + j * step);
     TOS_UNROLLED
     for (int j = 0; j < kGemvAhead; ++j) {
-      const Together<T, kEach> with = taken_together<kEach>(args.x + at + j * step);
+      const Together<T, kEach> factors = taken_together<kEach>(args.x + at + j * step);
       TOS_UNROLLED
       for (int i = 0; i < kEach; ++i) {
-        part[j] += static_cast<float>(some[j].each[i]) * static_cast<float>(with.each[i]);
+        part[j] += static_cast<float>(weights[j].each[i]) * static_cast<float>(factors.each[i]);
       }
     }
   }
   for (; at < args.rows; at += step) {
-    const Together<T, kEach> some = taken_together<kEach>(w + at);
-    const Together<T, kEach> with = taken_together<kEach>(args.x + at);
+    const Together<T, kEach> weights = taken_together<kEach>(w + at);
+    const Together<T, kEach> factors = taken_together<kEach>(args.x + at);
     TOS_UNROLLED
     for (int i = 0; i < kEach; ++i) {
-      part[0] += static_cast<float>(some.each[i]) * static_cast<float>(with.each[i]);
+      part[0] += static_cast<float>(weights.each[i]) * static_cast<float>(factors.each[i]);
     }
   }
   float sum = (part[0] + part[1]) + (part[2] + part[3]);
@@ -108,8 +108,8 @@ GemvParts gemv_parts(int64_t rows, int64_t columns) {
   constexpr int64_t kBlocks = 512, kMostParts = 256, kLeastRows = 64;
   int64_t wanted = kBlocks / blocks_for(columns, kGemvTile<kEach>);
   wanted = wanted < kMostParts ? wanted : kMostParts;
-  const int64_t most = blocks_for(rows, kLeastRows);
-  wanted = wanted < most ? wanted : most;
+  const int64_t parts_with_work = blocks_for(rows, kLeastRows);
+  wanted = wanted < parts_with_work ? wanted : parts_with_work;
   if (wanted <= 1) return {1, rows};
   const int64_t each = blocks_for(rows, wanted);
   return {blocks_for(rows, each), each};
@@ -137,23 +137,23 @@ __global__ void __launch_bounds__(kGemvThreads) gemv_rows_kernel(Gemv<T> args, G
     const T* w = args.weight + column;
     int64_t k = first + warp;
     for (; k + (kGemvAhead - 1) * kGemvWarps < last; k += kGemvAhead * kGemvWarps) {
-      Together<T, kEach> some[kGemvAhead];
+      Together<T, kEach> weights[kGemvAhead];
       TOS_UNROLLED
       for (int j = 0; j < kGemvAhead; ++j) {
-        some[j] = taken_together<kEach>(w + (k + j * kGemvWarps) * args.stride);
+        weights[j] = taken_together<kEach>(w + (k + j * kGemvWarps) * args.stride);
       }
       TOS_UNROLLED
       for (int j = 0; j < kGemvAhead; ++j) {
         const float x = static_cast<float>(args.x[k + j * kGemvWarps]);
         TOS_UNROLLED
-        for (int i = 0; i < kEach; ++i) total[i] += x * static_cast<float>(some[j].each[i]);
+        for (int i = 0; i < kEach; ++i) total[i] += x * static_cast<float>(weights[j].each[i]);
       }
     }
     for (; k < last; k += kGemvWarps) {
-      const Together<T, kEach> some = taken_together<kEach>(w + k * args.stride);
+      const Together<T, kEach> weights = taken_together<kEach>(w + k * args.stride);
       const float x = static_cast<float>(args.x[k]);
       TOS_UNROLLED
-      for (int i = 0; i < kEach; ++i) total[i] += x * static_cast<float>(some.each[i]);
+      for (int i = 0; i < kEach; ++i) total[i] += x * static_cast<float>(weights.each[i]);
     }
   }
   TOS_UNROLLED

@@ -27,10 +27,10 @@ at::Tensor& gemv_out(const at::Tensor& x, const at::Tensor& weight, const std::o
   const c10::cuda::CUDAGuard guard(x.device());
   const GemvWeight weights(weight);
   const at::Tensor row = x.contiguous();
-  const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
+  const auto dense_bias = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   GemvAddresses from{row.const_data_ptr(),
                      weights.held.const_data_ptr(),
-                     extra.has_value() ? extra->const_data_ptr() : nullptr,
+                     dense_bias.has_value() ? dense_bias->const_data_ptr() : nullptr,
                      out.mutable_data_ptr(),
                      nullptr,
                      weights.held.size(0),

@@ -42,8 +42,8 @@ void multiply_few(const WeightKernels& kernels, const QuantizedWeight& weight, c
     for (int64_t from = begin; from < end; from += step) {
       const int64_t to = std::min(from + step, end);
       for (int64_t m = 0; m < sizes.count; m += kRowsAtOnce) {
-        const int some = static_cast<int>(std::min<int64_t>(kRowsAtOnce, sizes.count - m));
-        kernels.multiply(weight, x.from(m), some, from, to, y + m * sizes.rows, sizes.rows, scratch.data());
+        const int x_rows = static_cast<int>(std::min<int64_t>(kRowsAtOnce, sizes.count - m));
+        kernels.multiply(weight, x.from(m), x_rows, from, to, y + m * sizes.rows, sizes.rows, scratch.data());
       }
     }
   });
@@ -53,17 +53,17 @@ void multiply_few(const WeightKernels& kernels, const QuantizedWeight& weight, c
 void multiply_many(const WeightKernels& kernels, const QuantizedWeight& weight, const Arranged& x,
                    const NbitsSizes& sizes, const at::Tensor& y) {
   const int64_t width = x.rows.width;
-  const int64_t most = std::min(std::max<int64_t>(kStrip / width, 1), sizes.rows);
+  const int64_t strip_rows = std::min(std::max<int64_t>(kStrip / width, 1), sizes.rows);
   const int64_t grain = std::max<int64_t>(kGrain / width, 1);
-  const at::Tensor strip = at::empty({most, width}, at::dtype(at::kFloat));
+  const at::Tensor strip = at::empty({strip_rows, width}, at::dtype(at::kFloat));
   float* unpacked = strip.mutable_data_ptr<float>();
-  for (int64_t from = 0; from < sizes.rows; from += most) {
-    const int64_t some = std::min(most, sizes.rows - from);
-    at::parallel_for(0, some, grain, [&](int64_t begin, int64_t end) {
+  for (int64_t from = 0; from < sizes.rows; from += strip_rows) {
+    const int64_t part_rows = std::min(strip_rows, sizes.rows - from);
+    at::parallel_for(0, part_rows, grain, [&](int64_t begin, int64_t end) {
       kernels.unpack(weight, from + begin, from + end, width, unpacked + begin * width);
     });
-    at::Tensor part = y.narrow(1, from, some);
-    at::mm_out(part, x.values, strip.narrow(0, 0, some).t());
+    at::Tensor part = y.narrow(1, from, part_rows);
+    at::mm_out(part, x.values, strip.narrow(0, 0, part_rows).t());
   }
 }
 
@@ -71,15 +71,15 @@ void multiply_many(const WeightKernels& kernels, const QuantizedWeight& weight, 
 void deliver(const at::Tensor& product, const std::optional<at::Tensor>& bias, const NbitsSizes& sizes,
              const at::Tensor& y) {
   const float* from = product.const_data_ptr<float>();
-  std::vector<float> extra(static_cast<size_t>(sizes.rows), 0.0f);
+  std::vector<float> bias_row(static_cast<size_t>(sizes.rows), 0.0f);
   if (bias.has_value()) {
-    with_reals(*bias, [&](const auto* values) { widen(values, sizes.rows, extra.data()); });
+    with_reals(*bias, [&](const auto* values) { widen(values, sizes.rows, bias_row.data()); });
   }
   with_reals(y, [&](const auto* typed) {
     using Kind = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
     Kind* to = y.mutable_data_ptr<Kind>();
     for (int64_t m = 0; m < sizes.count; ++m, from += sizes.rows, to += sizes.rows) {
-      for (int64_t n = 0; n < sizes.rows; ++n) to[n] = static_cast<Kind>(from[n] + extra[n]);
+      for (int64_t n = 0; n < sizes.rows; ++n) to[n] = static_cast<Kind>(from[n] + bias_row[n]);
     }
   });
 }
@@ -97,7 +97,7 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   TORCH_CHECK_VALUE(columns > 0, "matmul_nbits: the first factor has no columns");
   const at::Tensor dense = a.contiguous(), packed = codes.contiguous(), scale = scales.contiguous();
   const auto zeros = zero_points.has_value() ? std::optional(zero_points->contiguous()) : std::nullopt;
-  const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
+  const auto dense_bias = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   const QuantizedWeight weight = nbits_weight(sizes, packed, scale, zeros, bits, block_size);
 
   std::vector<int64_t> shape = a.sizes().vec();
@@ -133,7 +133,7 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   } else {
     multiply_many(kernels, weight, x, sizes, product);
   }
-  if (!direct || extra.has_value()) deliver(product, extra, sizes, y);
+  if (!direct || dense_bias.has_value()) deliver(product, dense_bias, sizes, y);
   return y;
 }
 

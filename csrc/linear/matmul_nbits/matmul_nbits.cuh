@@ -78,10 +78,11 @@ __global__ void __launch_bounds__(kNbitsFloatsThreads) nbits_floats_kernel(Nbits
       if (wide && start + kNumbers <= weight.columns) {
         TOS_UNROLLED
         for (int i = 0; i < kNumbers; i += kFloats) {
-          Together<T, kFloats> some;
+          Together<T, kFloats> numbers;
           TOS_UNROLLED
-          for (int j = 0; j < kFloats; ++j) some.each[j] = static_cast<T>(piece.number[i + j] * piece.scale);
-          put_together(to + start + i, some);
+          for (int j = 0; j < kFloats; ++j)
+            numbers.each[j] = static_cast<T>(piece.number[i + j] * piece.scale);
+          put_together(to + start + i, numbers);
         }
       } else {
         TOS_UNROLLED

@@ -44,7 +44,7 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   if (reinterpret_cast<uintptr_t>(packed.const_data_ptr()) % 8 != 0) packed = packed.clone();
   const at::Tensor dense = a.contiguous(), scale = scales.contiguous();
   const auto zeros = zero_points.has_value() ? std::optional(zero_points->contiguous()) : std::nullopt;
-  const auto extra = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
+  const auto dense_bias = bias.has_value() ? std::optional(bias->contiguous()) : std::nullopt;
   const QuantizedWeight weight = nbits_weight(sizes, packed, scale, zeros, bits, block_size);
   std::vector<int64_t> shape = a.sizes().vec();
   shape.back() = rows;
@@ -54,8 +54,9 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   const Real type = real_type(a);
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   if (sizes.count <= kFewRows) {
-    const NbitsRows product{dense.const_data_ptr(), extra.has_value() ? extra->const_data_ptr() : nullptr,
-                            extra.has_value() ? real_type(*extra) : type, y.mutable_data_ptr(), sizes.count};
+    const NbitsRows product{
+        dense.const_data_ptr(), dense_bias.has_value() ? dense_bias->const_data_ptr() : nullptr,
+        dense_bias.has_value() ? real_type(*dense_bias) : type, y.mutable_data_ptr(), sizes.count};
     launch_matmul_nbits(type, numbers, product, stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return y;
@@ -65,7 +66,7 @@ at::Tensor matmul_nbits(const at::Tensor& a, const at::Tensor& codes, const at::
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   at::Tensor flat = y.view({sizes.count, rows});
   at::mm_out(flat, dense.view({sizes.count, columns}), floats.t());
-  if (extra.has_value()) flat.add_(extra->view({rows}));
+  if (dense_bias.has_value()) flat.add_(dense_bias->view({rows}));
   return y;
 }
 

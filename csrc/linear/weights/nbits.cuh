@@ -51,14 +51,14 @@ __device__ __forceinline__ NbitsPiece<kBits> nbits_piece(const NbitsWeight& weig
   constexpr int kWords = kNbitsWords<kBits>, kEach = 32 / kBits;
   const int64_t row_bytes = (static_cast<int64_t>(weight.blocks) << weight.block_shift) * kBits / 8;
   const uint32_t* codes = reinterpret_cast<const uint32_t*>(weight.codes + row * row_bytes);
-  const Together<uint32_t, kWords> some = taken_together<kWords>(codes + at * kWords);
+  const Together<uint32_t, kWords> packed = taken_together<kWords>(codes + at * kWords);
   const int block = (at * kNbitsNumbers<kBits>) >> weight.block_shift;
   const float zero = nbits_zero<kBits>(weight, row, block);
   NbitsPiece<kBits> piece;
   piece.scale = real_at(weight.scales, weight.scale_type, row * weight.blocks + block);
   TOS_UNROLLED
   for (int i = 0; i < kNbitsNumbers<kBits>; ++i) {
-    const uint32_t number = (some.each[i / kEach] >> (i % kEach * kBits)) & ((1u << kBits) - 1);
+    const uint32_t number = (packed.each[i / kEach] >> (i % kEach * kBits)) & ((1u << kBits) - 1);
     piece.number[i] = static_cast<float>(number) - zero;
   }
   // A scale that is not finite counts for each number, and not for what is left of their sum.
@@ -100,9 +100,9 @@ __device__ __forceinline__ void nbits_times(const NbitsWeight& weight, int64_t r
       if (whole) {
         TOS_UNROLLED
         for (int i = 0; i < kNumbers; i += kFloats) {
-          const Together<T, kFloats> some = taken_together<kFloats>(x[m] + start + i);
+          const Together<T, kFloats> factors = taken_together<kFloats>(x[m] + start + i);
           TOS_UNROLLED
-          for (int j = 0; j < kFloats; ++j) part += piece.number[i + j] * static_cast<float>(some.each[j]);
+          for (int j = 0; j < kFloats; ++j) part += piece.number[i + j] * static_cast<float>(factors.each[j]);
         }
       } else {
         TOS_UNROLLED

@@ -11,33 +11,33 @@ int64_t place_of(int64_t k, int parts, int64_t chunk_bytes) {
 }
 
 template <typename L>
-L load_some_reals(Real type, const void* from, int64_t at, int64_t count) {
+L load_reals_up_to(Real type, const void* from, int64_t at, int64_t count) {
   if (count >= L::kWidth) return load_reals<L>(type, from, at);
-  float some[L::kWidth] = {};
-  for (int64_t i = 0; i < count; ++i) some[i] = real_at(type, from, at + i);
-  return L::load(some);
+  float tail[L::kWidth] = {};
+  for (int64_t i = 0; i < count; ++i) tail[i] = real_at(type, from, at + i);
+  return L::load(tail);
 }
 
 // The zero points of some blocks, `count` of them at least one.
 template <int kBits>
 Row zeros_at(const QuantizedWeight& w, int64_t row, int64_t block, int64_t count) {
   if (w.zeros == nullptr) return Row::all(1 << (kBits - 1));
-  if (!w.packed_zeros) return load_some_reals<Row>(w.zero_type, w.zeros, row * w.blocks + block, count);
-  const int64_t some = count < Row::kWidth ? count : Row::kWidth;
+  if (!w.packed_zeros) return load_reals_up_to<Row>(w.zero_type, w.zeros, row * w.blocks + block, count);
+  const int64_t present = count < Row::kWidth ? count : Row::kWidth;
   const uint8_t* from = static_cast<const uint8_t*>(w.zeros) + row * w.zero_bytes() + block * kBits / 8;
-  return Row::in_order<kBits>(some_bytes(from, (some * kBits + 7) / 8));
+  return Row::in_order<kBits>(some_bytes(from, (present * kBits + 7) / 8));
 }
 
 Row scales_at(const QuantizedWeight& w, int64_t row, int64_t block, int64_t count) {
-  return load_some_reals<Row>(w.scale_type, w.scales, row * w.blocks + block, count);
+  return load_reals_up_to<Row>(w.scale_type, w.scales, row * w.blocks + block, count);
 }
 
 // Scales of a row, and what its zero points add to each product: they are beside the middle of the range.
 template <int kBits, int kRows>
 const float* row_of_scales(const QuantizedWeight& w, const Activations& x, int64_t row, float* scratch,
-                           float* extra) {
+                           float* zero_point_sum) {
   TOS_UNROLL
-  for (int m = 0; m < kRows; ++m) extra[m] = 0.0f;
+  for (int m = 0; m < kRows; ++m) zero_point_sum[m] = 0.0f;
   if (w.zeros == nullptr && w.scale_type == Real::kFloat) {
     return static_cast<const float*>(w.scales) + row * w.blocks;
   }
@@ -56,15 +56,15 @@ const float* row_of_scales(const QuantizedWeight& w, const Activations& x, int64
     }
   }
   TOS_UNROLL
-  for (int m = 0; m < kRows; ++m) extra[m] = total[m].sum();
+  for (int m = 0; m < kRows; ++m) zero_point_sum[m] = total[m].sum();
   return scratch;
 }
 
 // Rows of the weight that are read at once beside so many rows of activations: each is a stream of memory of
 // its own, and their sums stay in registers.
 constexpr int together(int rows) {
-  const int most = Wide::kWidth == 16 ? kTogether : kTogether / 2;
-  return most / rows > 1 ? most / rows : 1;
+  const int streams = Wide::kWidth == 16 ? kTogether : kTogether / 2;
+  return streams / rows > 1 ? streams / rows : 1;
 }
 
 // Where the scales of some block lie.
@@ -73,35 +73,35 @@ const char* scale_address(const QuantizedWeight& w, int64_t row, int64_t block) 
 }
 
 // By floats: every block holds whole chunks of L::kWidth bytes.
-template <typename L, int kBits, int kRows, int kSome>
+template <typename L, int kBits, int kRows, int kWeightRows>
 void multiply_floats(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
                      float* scratch) {
   constexpr int kParts = 8 / kBits;
   const int64_t chunks = w.block_bytes / L::kWidth, bytes = w.row_bytes();
-  const float* scale[kSome];
-  float extra[kSome][kRows];
-  L total[kSome][kRows];
+  const float* scale[kWeightRows];
+  float zero_point_sum[kWeightRows][kRows];
+  L total[kWeightRows][kRows];
   TOS_UNROLL
-  for (int j = 0; j < kSome; ++j) {
-    scale[j] = row_of_scales<kBits, kRows>(w, x, n + j, scratch + j * x.padded_blocks, extra[j]);
+  for (int j = 0; j < kWeightRows; ++j) {
+    scale[j] = row_of_scales<kBits, kRows>(w, x, n + j, scratch + j * x.padded_blocks, zero_point_sum[j]);
     TOS_UNROLL
     for (int m = 0; m < kRows; ++m) total[j][m] = L::all(0.0f);
   }
   const uint8_t* code = w.codes + n * bytes;
   const float* factor = x.values;
   for (int64_t b = 0; b < w.blocks; ++b) {
-    L part[kSome][kRows];
+    L part[kWeightRows][kRows];
     TOS_UNROLL
-    for (int j = 0; j < kSome; ++j) {
+    for (int j = 0; j < kWeightRows; ++j) {
       TOS_UNROLL
       for (int m = 0; m < kRows; ++m) part[j][m] = L::all(0.0f);
     }
     for (int64_t c = 0; c < chunks; ++c) {
       TOS_UNROLL
-      for (int j = 0; j < kSome; ++j) {
+      for (int j = 0; j < kWeightRows; ++j) {
         L number[kParts];
         L::template split<kBits>(code + j * bytes, number);
-        TOS_PREFETCH(code + (j + kSome) * bytes);
+        TOS_PREFETCH(code + (j + kWeightRows) * bytes);
         TOS_UNROLL
         for (int p = 0; p < kParts; ++p) {
           TOS_UNROLL
@@ -114,22 +114,22 @@ void multiply_floats(const QuantizedWeight& w, const Activations& x, int64_t n, 
       factor += kParts * L::kWidth;
     }
     TOS_UNROLL
-    for (int j = 0; j < kSome; ++j) {
-      TOS_PREFETCH(scale_address(w, n + j + kSome, b));
+    for (int j = 0; j < kWeightRows; ++j) {
+      TOS_PREFETCH(scale_address(w, n + j + kWeightRows, b));
       const L of_block = L::all(scale[j][b]);
       TOS_UNROLL
       for (int m = 0; m < kRows; ++m) total[j][m] = fused(part[j][m], of_block, total[j][m]);
     }
   }
   TOS_UNROLL
-  for (int j = 0; j < kSome; ++j) {
+  for (int j = 0; j < kWeightRows; ++j) {
     TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) y[m * y_stride + n + j] = total[j][m].sum() + extra[j][m];
+    for (int m = 0; m < kRows; ++m) y[m * y_stride + n + j] = total[j][m].sum() + zero_point_sum[j][m];
   }
 }
 
 // By bytes, several blocks in one chunk of B::kWidth bytes, or one block in several chunks.
-template <typename B, int kBits, int kRows, bool kSeveral, int kSome>
+template <typename B, int kBits, int kRows, bool kSeveral, int kWeightRows>
 void multiply_bytes(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
                     float* scratch) {
   using L = typename B::Lanes;
@@ -142,29 +142,30 @@ void multiply_bytes(const QuantizedWeight& w, const Activations& x, int64_t n, f
   const int64_t short_group = !kSeveral              ? groups
                               : w.blocks < L::kWidth ? 0
                                                      : (w.blocks - L::kWidth) / advance + 1;
-  const float* scale[kSome];
-  float extra[kSome][kRows], rest[kSome][2 * L::kWidth];
-  L total[kSome][kRows];
+  const float* scale[kWeightRows];
+  float zero_point_sum[kWeightRows][kRows], tail_scales[kWeightRows][2 * L::kWidth];
+  L total[kWeightRows][kRows];
   TOS_UNROLL
-  for (int j = 0; j < kSome; ++j) {
-    scale[j] = row_of_scales<kBits, kRows>(w, x, n + j, scratch + j * x.padded_blocks, extra[j]);
+  for (int j = 0; j < kWeightRows; ++j) {
+    scale[j] = row_of_scales<kBits, kRows>(w, x, n + j, scratch + j * x.padded_blocks, zero_point_sum[j]);
     TOS_UNROLL
     for (int m = 0; m < kRows; ++m) total[j][m] = L::all(0.0f);
     if (!kSeveral) continue;
     const int64_t left = w.blocks - short_group * advance;
-    std::memset(rest[j], 0, sizeof(rest[j]));
-    if (left > 0) std::memcpy(rest[j], scale[j] + short_group * advance, static_cast<size_t>(left) * 4);
+    std::memset(tail_scales[j], 0, sizeof(tail_scales[j]));
+    if (left > 0)
+      std::memcpy(tail_scales[j], scale[j] + short_group * advance, static_cast<size_t>(left) * 4);
   }
   const uint8_t* code = w.codes + n * bytes;
   const int8_t* factor = x.bytes;
   for (int64_t g = 0; g < groups; ++g) {
     if (kSeveral && g == short_group) {
       TOS_UNROLL
-      for (int j = 0; j < kSome; ++j) scale[j] = rest[j];
+      for (int j = 0; j < kWeightRows; ++j) scale[j] = tail_scales[j];
     }
-    B part[kSome][kRows];
+    B part[kWeightRows][kRows];
     TOS_UNROLL
-    for (int j = 0; j < kSome; ++j) {
+    for (int j = 0; j < kWeightRows; ++j) {
       TOS_UNROLL
       for (int m = 0; m < kRows; ++m) {
         part[j][m] = B::load(x.starts + m * x.width / 4 + g * L::kWidth);
@@ -173,9 +174,9 @@ void multiply_bytes(const QuantizedWeight& w, const Activations& x, int64_t n, f
     for (int64_t c = 0; c < step; c += B::kWidth) {
       const int64_t at = g * step + c;
       TOS_UNROLL
-      for (int j = 0; j < kSome; ++j) {
+      for (int j = 0; j < kWeightRows; ++j) {
         const uint8_t* chunk = code + j * bytes + at;
-        TOS_PREFETCH(chunk + kSome * bytes);
+        TOS_PREFETCH(chunk + kWeightRows * bytes);
         uint8_t last[B::kWidth];
         if (kSeveral && at + B::kWidth > bytes) {
           std::memset(last, 0, sizeof(last));
@@ -197,21 +198,21 @@ void multiply_bytes(const QuantizedWeight& w, const Activations& x, int64_t n, f
       const float* from = x.scales + m * x.padded_blocks + g * advance;
       const L of_row = kSeveral ? places.spread(from) : L::all(*from);
       TOS_UNROLL
-      for (int j = 0; j < kSome; ++j) {
+      for (int j = 0; j < kWeightRows; ++j) {
         const L of_block = kSeveral ? places.spread(scale[j]) : L::all(*scale[j]);
         total[j][m] = fused(part[j][m].reals() * of_row, of_block, total[j][m]);
       }
     }
     TOS_UNROLL
-    for (int j = 0; j < kSome; ++j) {
-      TOS_PREFETCH(scale_address(w, n + j + kSome, g * advance));
+    for (int j = 0; j < kWeightRows; ++j) {
+      TOS_PREFETCH(scale_address(w, n + j + kWeightRows, g * advance));
       scale[j] += advance;
     }
   }
   TOS_UNROLL
-  for (int j = 0; j < kSome; ++j) {
+  for (int j = 0; j < kWeightRows; ++j) {
     TOS_UNROLL
-    for (int m = 0; m < kRows; ++m) y[m * y_stride + n + j] = total[j][m].sum() + extra[j][m];
+    for (int m = 0; m < kRows; ++m) y[m * y_stride + n + j] = total[j][m].sum() + zero_point_sum[j][m];
   }
 }
 
@@ -244,18 +245,18 @@ void with_bits(int bits, const Visit& visit) {
 }
 
 // Of rows of the weight from `n` on.
-template <int kRows, int kSome>
-void multiply_some(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
-                   float* scratch) {
+template <int kRows, int kWeightRows>
+void multiply_together(const QuantizedWeight& w, const Activations& x, int64_t n, float* y, int64_t y_stride,
+                       float* scratch) {
   with_bits(w.bits, [&](auto bits) {
     constexpr int kBits = decltype(bits)::kOf;
     if (x.bytes != nullptr) {
       const bool several = w.block_bytes < Bytes::kWidth;
-      (several ? multiply_bytes<Bytes, kBits, kRows, true, kSome>
-               : multiply_bytes<Bytes, kBits, kRows, false, kSome>)(w, x, n, y, y_stride, scratch);
+      (several ? multiply_bytes<Bytes, kBits, kRows, true, kWeightRows>
+               : multiply_bytes<Bytes, kBits, kRows, false, kWeightRows>)(w, x, n, y, y_stride, scratch);
     } else {
       with_lanes(w.block_bytes, [&](auto lanes) {
-        multiply_floats<decltype(lanes), kBits, kRows, kSome>(w, x, n, y, y_stride, scratch);
+        multiply_floats<decltype(lanes), kBits, kRows, kWeightRows>(w, x, n, y, y_stride, scratch);
       });
     }
   });
@@ -264,10 +265,11 @@ void multiply_some(const QuantizedWeight& w, const Activations& x, int64_t n, fl
 template <int kRows>
 void multiply_rows(const QuantizedWeight& w, const Activations& x, int64_t begin, int64_t end, float* y,
                    int64_t y_stride, float* scratch) {
-  constexpr int kSome = together(kRows);
+  constexpr int kWeightRows = together(kRows);
   int64_t n = begin;
-  for (; n + kSome <= end; n += kSome) multiply_some<kRows, kSome>(w, x, n, y, y_stride, scratch);
-  for (; n < end; ++n) multiply_some<kRows, 1>(w, x, n, y, y_stride, scratch);
+  for (; n + kWeightRows <= end; n += kWeightRows)
+    multiply_together<kRows, kWeightRows>(w, x, n, y, y_stride, scratch);
+  for (; n < end; ++n) multiply_together<kRows, 1>(w, x, n, y, y_stride, scratch);
 }
 
 void multiply(const QuantizedWeight& w, const Activations& x, int count, int64_t begin, int64_t end, float* y,
@@ -279,12 +281,12 @@ void multiply(const QuantizedWeight& w, const Activations& x, int count, int64_t
 }
 
 float largest(const float* x, int64_t count) {
-  float most = 0.0f;
+  float greatest = 0.0f;
   for (int64_t i = 0; i < count; ++i) {
     const float size = x[i] < 0.0f ? -x[i] : x[i];
-    most = size > most ? size : most;
+    greatest = size > greatest ? size : greatest;
   }
-  return most;
+  return greatest;
 }
 
 void arrange_bytes(const QuantizedWeight& w, const float* x, const Activations& row) {
@@ -295,8 +297,8 @@ void arrange_bytes(const QuantizedWeight& w, const float* x, const Activations& 
   constexpr float kRound = 12582912.0f;
   for (int64_t b = 0; b < w.blocks; ++b) {
     const float* from = x + b * block_size;
-    const float most = largest(from, block_size);
-    const float scale = most / 127.0f, inverse = scale > 0.0f ? 127.0f / most : 0.0f;
+    const float greatest = largest(from, block_size);
+    const float scale = greatest / 127.0f, inverse = scale > 0.0f ? 127.0f / greatest : 0.0f;
     int32_t sum = 0;
     for (int64_t i = 0; i < block_size; ++i) {
       const int32_t byte = static_cast<int32_t>((from[i] * inverse + kRound) - kRound);

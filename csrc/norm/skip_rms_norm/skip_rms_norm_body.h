@@ -19,7 +19,7 @@ struct Norm {
   float root(int64_t start) const {
     constexpr int64_t kSums = 4, kStep = kWidthOf<Floats>;
     Floats squares[kSums] = {};
-    float rest = 0.0f;
+    float tail_squares = 0.0f;
     const bool plain = rows.skip == nullptr && rows.bias == nullptr;
     int64_t i = 0;
     if (plain) {
@@ -31,7 +31,7 @@ struct Norm {
       }
       for (; i < rows.width; ++i) {
         const float one = load<float, kType>(rows.x, start + i);
-        rest += one * one;
+        tail_squares += one * one;
       }
     } else {
       for (; i + kSums * kStep <= rows.width; i += kSums * kStep) {
@@ -44,10 +44,10 @@ struct Norm {
       for (; i < rows.width; ++i) {
         const float one = add<float>(start, i);
         store<kType>(kept, start + i, one);
-        rest += one * one;
+        tail_squares += one * one;
       }
     }
-    const float sum = sum_of((squares[0] + squares[1]) + (squares[2] + squares[3])) + rest;
+    const float sum = sum_of((squares[0] + squares[1]) + (squares[2] + squares[3])) + tail_squares;
     return 1.0f / std::sqrt(sum / static_cast<float>(rows.width) + rows.epsilon);
   }
 

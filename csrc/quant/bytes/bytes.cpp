@@ -102,11 +102,11 @@ at::Tensor quantized_pair(const at::Tensor& a, const at::Tensor& a_scale,
   const ByteKernels& kernels = bytes_for(instructions);
   const Whole type = whole(a.scalar_type());
   const Quantized of_a{scale_of(a_scale), zero_of(a_zero)}, of_b{scale_of(b_scale), zero_of(b_zero)},
-      made{scale_of(scale), zero_of(zero)};
+      of_y{scale_of(scale), zero_of(zero)};
   const Pair how = product ? Pair::kProduct : Pair::kSum;
   return over(a, b, a.scalar_type(),
               [&](char* y, char* left, char* right, int64_t step, int64_t other, int64_t n) {
-                kernels.combine(how, {left, type, step}, of_a, {right, type, other}, of_b, made, y, n);
+                kernels.combine(how, {left, type, step}, of_a, {right, type, other}, of_b, of_y, y, n);
               });
 }
 

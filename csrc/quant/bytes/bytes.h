@@ -33,8 +33,8 @@ struct ByteKernels {
   void (*requantize)(Numbers x, float x_zero, const float* factor, int64_t factor_step, bool divide,
                      float zero, Whole to, void* y, int64_t count);
 
-  // The sum or the product of what two numbers count, in the same way; `made` tells how the result counts.
-  void (*combine)(Pair how, Numbers a, Quantized of_a, Numbers b, Quantized of_b, Quantized made, void* y,
+  // The sum or the product of what two numbers count, in the same way; `of_y` tells how the result counts.
+  void (*combine)(Pair how, Numbers a, Quantized of_a, Numbers b, Quantized of_b, Quantized of_y, void* y,
                   int64_t count);
 };
 

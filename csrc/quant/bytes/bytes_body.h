@@ -78,20 +78,20 @@ void requantize(Numbers x, float x_zero, const float* factor, int64_t factor_ste
   }
 }
 
-void combine(Pair how, Numbers a, Quantized of_a, Numbers b, Quantized of_b, Quantized made, void* y,
+void combine(Pair how, Numbers a, Quantized of_a, Numbers b, Quantized of_b, Quantized of_y, void* y,
              int64_t count) {
   float left[kBlock] = {}, right[kBlock] = {};
-  const float factor = of_a.scale * of_b.scale / made.scale;
+  const float factor = of_a.scale * of_b.scale / of_y.scale;
   for (int64_t first = 0; first < count; first += kBlock) {
     const int length = static_cast<int>(count - first < kBlock ? count - first : kBlock);
     take(a, first, length, of_a.zero, left);
     take(b, first, length, of_b.zero, right);
     if (how == Pair::kSum) {
-      for (int i = 0; i < kBlock; ++i) left[i] = (left[i] * of_a.scale + right[i] * of_b.scale) / made.scale;
+      for (int i = 0; i < kBlock; ++i) left[i] = (left[i] * of_a.scale + right[i] * of_b.scale) / of_y.scale;
     } else {
       for (int i = 0; i < kBlock; ++i) left[i] = left[i] * right[i] * factor;
     }
-    put(left, made.zero, length, a.type, y, first);
+    put(left, of_y.zero, length, a.type, y, first);
   }
 }
 

@@ -21,19 +21,19 @@ namespace {
 template <typename T>
 void weigh(const T* scores, float temperature, std::vector<uint32_t>& weights) {
   const size_t size = weights.size();
-  float most = -INFINITY;
-  bool known = true;
+  float score_max = -INFINITY;
+  bool all_numbers = true;
   for (size_t i = 0; i < size; ++i) {
     const float score = static_cast<float>(scores[i]);
-    most = score > most ? score : most;
-    known &= score == score;
+    score_max = score > score_max ? score : score_max;
+    all_numbers &= score == score;
   }
-  if (!known || !std::isfinite(most)) {
+  if (!all_numbers || !std::isfinite(score_max)) {
     std::fill(weights.begin(), weights.end(), 0u);
     return;
   }
   for (size_t i = 0; i < size; ++i) {
-    const float share = std::exp((static_cast<float>(scores[i]) - most) / temperature);
+    const float share = std::exp((static_cast<float>(scores[i]) - score_max) / temperature);
     weights[i] = static_cast<uint32_t>(share * kWeightUnits);
   }
 }

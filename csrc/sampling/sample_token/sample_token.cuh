@@ -28,8 +28,8 @@ Geometry sample_token_geometry(const SampleToken<T>& args) {
 
 template <class T>
 __device__ __forceinline__ uint32_t weight_of(const SampleToken<T>& args, const T* scores, int64_t i,
-                                              float most) {
-  const float share = expf((static_cast<float>(scores[i]) - most) / args.rules.temperature);
+                                              float score_max) {
+  const float share = expf((static_cast<float>(scores[i]) - score_max) / args.rules.temperature);
   return static_cast<uint32_t>(share * kWeightUnits);
 }
 
@@ -37,24 +37,24 @@ template <class T>
 __global__ void __launch_bounds__(kSampleThreads) sample_token_kernel(SampleToken<T> args) {
   __shared__ unsigned long long weight[kSampleThreads];
   __shared__ uint32_t count[kSampleThreads];
-  __shared__ float greatest[kSampleThreads];
+  __shared__ float thread_max[kSampleThreads];
   __shared__ Boundary at;
   __shared__ double bound;
   __shared__ unsigned long long place;
   __shared__ int chosen;
   const T* scores = args.scores + static_cast<int64_t>(blockIdx.x) * args.size;
   const int me = static_cast<int>(threadIdx.x);
-  float most = -INFINITY;
-  bool known = true;
+  float score_max = -INFINITY;
+  bool all_numbers = true;
   for (int64_t i = me; i < args.size; i += kSampleThreads) {
     const float score = static_cast<float>(scores[i]);
-    most = score > most ? score : most;
-    known = known && score == score;
+    score_max = score > score_max ? score : score_max;
+    all_numbers = all_numbers && score == score;
   }
-  greatest[me] = most;
-  known = __syncthreads_or(!known) == 0;
-  for (int i = 0; i < kSampleThreads; ++i) most = greatest[i] > most ? greatest[i] : most;
-  if (!known || most == INFINITY || most == -INFINITY) {
+  thread_max[me] = score_max;
+  all_numbers = __syncthreads_or(!all_numbers) == 0;
+  for (int i = 0; i < kSampleThreads; ++i) score_max = thread_max[i] > score_max ? thread_max[i] : score_max;
+  if (!all_numbers || score_max == INFINITY || score_max == -INFINITY) {
     if (me == 0) args.token[blockIdx.x] = -1;
     return;
   }
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_token_kernel(SampleToke
     count[me] = 0;
     __syncthreads();
     for (int64_t i = me; i < args.size; i += kSampleThreads) {
-      const uint32_t each = weight_of(args, scores, i, most);
+      const uint32_t each = weight_of(args, scores, i, score_max);
       if (!begins_as(each, at, digit)) continue;
       atomicAdd(&count[digit_of(each, digit)], 1u);
       atomicAdd(&weight[digit_of(each, digit)], static_cast<unsigned long long>(each));
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_token_kernel(SampleToke
   unsigned long long heavier = 0;
   uint32_t alike = 0;
   for (int64_t i = begin; i < end; ++i) {
-    const uint32_t one = weight_of(args, scores, i, most);
+    const uint32_t one = weight_of(args, scores, i, score_max);
     heavier += one > at.weight ? one : 0u;
     alike += one == at.weight;
   }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_token_kernel(SampleToke
   if (me != chosen) return;
   uint64_t seen = weight[0], sum = 0;
   for (int64_t i = begin; i < end; ++i) {
-    const uint32_t one = weight_of(args, scores, i, most);
+    const uint32_t one = weight_of(args, scores, i, score_max);
     sum += drawn_weight(one, at, seen);
     seen += one == at.weight;
     if (sum > place) {

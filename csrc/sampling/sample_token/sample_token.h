@@ -44,10 +44,10 @@ TOS_PORTABLE Philox philox(Philox counter, uint32_t low, uint32_t high) {
 
 // In [0, 1), for a row of one of the draws that a seed has.
 TOS_PORTABLE double uniform_of(uint64_t seed, uint64_t draw, uint64_t row) {
-  const Philox made = philox({{static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32),
-                               static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32)}},
-                             static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
-  const uint64_t bits = (uint64_t{made.word[0]} << 21) ^ (made.word[1] >> 11);
+  const Philox random = philox({{static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32),
+                                 static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32)}},
+                               static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+  const uint64_t bits = (uint64_t{random.word[0]} << 21) ^ (random.word[1] >> 11);
   return static_cast<double>(bits) * 0x1p-53;
 }
 
