@@ -10,7 +10,7 @@ namespace tos::word {
 // wrote their results before; kLow and kHigh are the least and the greatest value that would have been valid.
 enum Place : int { kFlags, kNode, kValue, kCount = 4, kHigh, kDone = 7, kLow, kSize = 10 };
 
-// What was wrong; `faults.py` has a sentence for each. The word keeps the flag of the first fault.
+// What was wrong; `word.py` has a sentence for each. The word keeps the flag of the first fault.
 enum Flag : int32_t {
   kIndexOutOfRange = 1,
   kDivisionByZero = 2,

@@ -68,7 +68,8 @@ def included(source: Path) -> list[Path]:
         if path in closure:
             continue
         closure.add(path)
-        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.MULTILINE):
             # What lies nowhere is for the compiler to refuse.
             candidates = [folder / name for folder in (path.parent, *ROOTS)]
             pending += [c for c in candidates if c.is_file()][:1]
