@@ -72,9 +72,9 @@ def architectures() -> None:
 
 
 def extensions(helpers: Any, cuda: bool) -> list[Any]:
-    # Without CUDA all of csrc/cuda is left out, its C++ too.
-    found = (p.relative_to(ROOT) for p in (ROOT / "csrc").rglob("*") if p.suffix in {".cpp", ".cu"})
-    sources = sorted(str(p) for p in found if cuda or p.parts[1] != "cuda")
+    # Without CUDA its kernels are left out, and what binds them: that is C++ which includes CUDA's headers.
+    units = (p.relative_to(ROOT) for p in (ROOT / "csrc").rglob("*") if p.suffix in {".cpp", ".cu"})
+    sources = sorted(str(p) for p in units if cuda or not (p.suffix == ".cu" or p.stem.endswith("_bind")))
     if cuda:
         architectures()
     kind = helpers.CUDAExtension if cuda else helpers.CppExtension
@@ -85,7 +85,7 @@ def extensions(helpers: Any, cuda: bool) -> list[Any]:
         kind(
             f"{PACKAGE}._native",
             sources,
-            include_dirs=[str(ROOT / "csrc" / "include")],
+            include_dirs=[str(ROOT / "csrc")],
             extra_compile_args=flags,
             extra_link_args=threads,
         )
@@ -116,7 +116,7 @@ class BuildPy(build_py):
 
 def abi_version() -> int:
     """What the sources say that the library speaks."""
-    text = (ROOT / "csrc" / "include" / "tos" / "abi.h").read_text(encoding="utf-8")
+    text = (ROOT / "csrc" / "core" / "abi.h").read_text(encoding="utf-8")
     found = re.search(r"kAbiVersion = (\d+);", text)
     assert found is not None
     return int(found[1])

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tos/abi.h"
+#include "core/abi.h"
 
 namespace tos {
 

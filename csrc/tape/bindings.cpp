@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "feeds.h"
-#include "strip.h"
-#include "tape.h"
-#include "tos/word.h"
+#include "core/word.h"
+#include "tape/feeds.h"
+#include "tape/strip.h"
+#include "tape/tape.h"
 
 namespace py = pybind11;
 
@@ -90,11 +90,11 @@ py::object replay(Tape& tape, const std::optional<at::Tensor>& word) {
 }
 
 py::list intervals(const Tape& tape) {
-  py::list found;
+  py::list rows;
   for (const Interval& i : tape.intervals()) {
-    found.append(py::make_tuple(i.first, i.last, i.nbytes, i.functional, i.storage));
+    rows.append(py::make_tuple(i.first, i.last, i.nbytes, i.functional, i.storage));
   }
-  return found;
+  return rows;
 }
 
 void plan(Tape& tape, const at::Tensor& block, const std::vector<std::pair<size_t, size_t>>& slots,
@@ -158,12 +158,12 @@ void add_growing(Strip& strip, const std::string& name, const std::string& overl
   strip.add(std::move(call));
 }
 
-py::object run_growing(const Strip& strip, std::vector<at::Tensor> given, int64_t by) {
+py::object run_growing(const Strip& strip, std::vector<at::Tensor> inputs, int64_t by) {
   std::vector<at::Tensor> results;
   int64_t wrong = -1;
   {
     const py::gil_scoped_release unlocked;
-    wrong = strip.run(std::move(given), by, results);
+    wrong = strip.run(std::move(inputs), by, results);
   }
   if (wrong >= 0) return py::int_(wrong);
   return py::cast(std::move(results));

@@ -1,5 +1,5 @@
 // Feeds of a run that is like the one before: from a dict into the tensors that a tape reads.
-#include "feeds.h"
+#include "tape/feeds.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -89,13 +89,13 @@ bool Feeds::take(PyObject* feed) const {
   if (c10::InferenceMode::is_enabled() || watched() || at::get_num_threads() != threads_) return false;
   c10::SmallVector<at::Tensor, 8> values;
   for (const Row& row : rows_) {
-    PyObject* found = PyDict_GetItemWithError(feed, row.name);
-    if (found == nullptr) {
+    PyObject* item = PyDict_GetItemWithError(feed, row.name);
+    if (item == nullptr) {
       if (PyErr_Occurred() != nullptr) throw python_error();
       return false;
     }
-    if (reinterpret_cast<PyObject*>(Py_TYPE(found)) != THPVariableClass) return false;
-    const at::Tensor& value = THPVariable_Unpack(found);
+    if (reinterpret_cast<PyObject*>(Py_TYPE(item)) != THPVariableClass) return false;
+    const at::Tensor& value = THPVariable_Unpack(item);
     if (!value.defined() || !fits(row, value)) return false;
     values.push_back(value);
   }

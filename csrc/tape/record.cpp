@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "tape.h"
+#include "tape/tape.h"
 
 namespace tos::tape {
 
@@ -99,26 +99,26 @@ std::vector<at::Tensor> give(const std::vector<at::Tensor>& results) {
     TORCH_CHECK(storage.nbytes() == 0 || storage.data_ptr().get() != nullptr,
                 "a result has no bytes to give away");
   }
-  std::vector<at::Tensor> given;
-  given.reserve(results.size());
+  std::vector<at::Tensor> owners;
+  owners.reserve(results.size());
   for (const at::Tensor& result : results) {
     const c10::Storage& storage = result.storage();
     const size_t nbytes = storage.nbytes();
     at::DataPtr bytes =
         storage.unsafeGetStorageImpl()->set_data_ptr(at::DataPtr(nullptr, at::Device(at::kCPU)));
     free_bytes(storage);
-    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
+    at::Tensor owner = at::detail::make_tensor<c10::TensorImpl>(
         c10::Storage(c10::Storage::use_byte_size_t(), nbytes, std::move(bytes), c10::GetCPUAllocator(), true),
         c10::DispatchKeySet(c10::DispatchKey::CPU), result.dtype());
-    made.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(),
-                                                      result.storage_offset());
-    given.push_back(std::move(made));
+    owner.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(),
+                                                       result.storage_offset());
+    owners.push_back(std::move(owner));
   }
-  return given;
+  return owners;
 }
 
-void Tape::own(const std::vector<at::Tensor>& made) {
-  for (const at::Tensor& tensor : made) {
+void Tape::own(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     const c10::Storage& storage = tensor.storage();
     own_.try_emplace(storage.unsafeGetStorageImpl(), storage, storage.nbytes());
@@ -168,7 +168,7 @@ bool Tape::settled() const {
 }
 
 std::vector<Interval> Tape::intervals() const {
-  std::vector<Interval> found;
+  std::vector<Interval> spans;
   std::unordered_map<c10::StorageImpl*, size_t> places;
   for (size_t at = 0; at < program_.size(); ++at) {
     const auto touch = [&](const at::Tensor& tensor, bool functional) {
@@ -176,9 +176,9 @@ std::vector<Interval> Tape::intervals() const {
       const c10::Storage& storage = tensor.storage();
       c10::StorageImpl* key = storage.unsafeGetStorageImpl();
       if (storage.nbytes() == 0 || own_.count(key) == 0) return;
-      const auto [entry, fresh] = places.try_emplace(key, found.size());
-      if (fresh) found.push_back({at, at, storage.nbytes(), functional, storage_key(tensor)});
-      found[entry->second].last = at;
+      const auto [entry, fresh] = places.try_emplace(key, spans.size());
+      if (fresh) spans.push_back({at, at, storage.nbytes(), functional, storage_key(tensor)});
+      spans[entry->second].last = at;
     };
     for (const c10::IValue& arg : program_[at].args) {
       each_tensor(arg, [&](const at::Tensor& t) { touch(t, false); });
@@ -187,36 +187,36 @@ std::vector<Interval> Tape::intervals() const {
       if (result.tensor.defined()) touch(result.tensor, true);
     }
   }
-  return found;
+  return spans;
 }
 
 void Tape::plan(const at::Tensor& block, const Layout& layout) {
   TORCH_CHECK(!planned_ && retired_.empty(), "a tape is planned once, and before it is retired");
-  const std::vector<Interval> found = intervals();
+  const std::vector<Interval> spans = intervals();
   const auto own = [&](size_t place) -> const c10::Storage& {
-    return own_.at(reinterpret_cast<c10::StorageImpl*>(found.at(place).storage)).first;
+    return own_.at(reinterpret_cast<c10::StorageImpl*>(spans.at(place).storage)).first;
   };
   const std::set<size_t> supplied(layout.supplied.begin(), layout.supplied.end());
   std::set<size_t> placed;
   for (const Placement& slot : layout.slots) {
-    TORCH_CHECK(!found.at(slot.interval).functional && supplied.count(slot.interval) == 0,
+    TORCH_CHECK(!spans.at(slot.interval).functional && supplied.count(slot.interval) == 0,
                 "a slot takes only what is written in place");
-    check_fits(block, slot.offset, found[slot.interval].nbytes);
+    check_fits(block, slot.offset, spans[slot.interval].nbytes);
     placed.insert(slot.interval);
   }
   for (const size_t place : layout.supplied) {
-    TORCH_CHECK(!found.at(place).functional, "what every replay makes anew is not supplied");
+    TORCH_CHECK(!spans.at(place).functional, "what every replay makes anew is not supplied");
   }
   for (const size_t place : layout.released) {
-    TORCH_CHECK(place < found.size() && placed.count(place) == 0, "a slot is not released");
+    TORCH_CHECK(place < spans.size() && placed.count(place) == 0, "a slot is not released");
   }
   planned_ = true;
   for (const Placement& slot : layout.slots) move_to(own(slot.interval), block, slot.offset);
-  for (const size_t place : layout.supplied) program_[found[place].first].supply.push_back(own(place));
-  for (const size_t place : layout.poisoned) program_[found.at(place).last].poison.push_back(own(place));
+  for (const size_t place : layout.supplied) program_[spans[place].first].supply.push_back(own(place));
+  for (const size_t place : layout.poisoned) program_[spans.at(place).last].poison.push_back(own(place));
   for (const size_t place : layout.released) {
     free_bytes(own(place));
-    program_[found[place].last].release.push_back(own(place));
+    program_[spans[place].last].release.push_back(own(place));
   }
   own_.clear();
 }

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tape.h"
+#include "tape/tape.h"
 
 namespace tos::tape {
 

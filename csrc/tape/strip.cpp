@@ -1,5 +1,5 @@
 // Calls whose sizes grow from run to run, made in order without Python.
-#include "strip.h"
+#include "tape/strip.h"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tape.h"
+#include "tape/tape.h"
 
 namespace tos::tape {
 
@@ -87,11 +87,11 @@ void Strip::finish(std::vector<size_t> wanted) {
   }
 }
 
-int64_t Strip::run(std::vector<at::Tensor> given, int64_t by, std::vector<at::Tensor>& results) const {
-  TORCH_CHECK(given.size() == given_, "a run is given ", given_, " tensors, not ", given.size());
+int64_t Strip::run(std::vector<at::Tensor> inputs, int64_t by, std::vector<at::Tensor>& results) const {
+  TORCH_CHECK(inputs.size() == inputs_, "a run is given ", inputs_, " tensors, not ", inputs.size());
   const c10::impl::ForceDispatchKeyGuard keys(included_keys(), excluded_keys());
   const c10::AutoGradMode no_grad(false);
-  std::vector<at::Tensor> slots = std::move(given);
+  std::vector<at::Tensor> slots = std::move(inputs);
   slots.resize(slots_);
   torch::jit::Stack stack;
   for (const GrowingCall& call : calls_) {
@@ -109,10 +109,10 @@ int64_t Strip::run(std::vector<at::Tensor> given, int64_t by, std::vector<at::Te
     for (const Numbers& numbers : call.numbers) stack[numbers.place] = value_of(numbers, by);
     call.op.callBoxed(stack);
     size_t count = 0;
-    const auto take = [&](const at::Tensor& made) {
+    const auto take = [&](const at::Tensor& result) {
       TORCH_CHECK(count < call.results.size(), "a call gave more results than it was seen to give");
       const int64_t slot = call.results[count++];
-      if (slot >= 0) slots[static_cast<size_t>(slot)] = made;
+      if (slot >= 0) slots[static_cast<size_t>(slot)] = result;
     };
     for (const c10::IValue& value : stack) {
       if (value.isTensor()) {

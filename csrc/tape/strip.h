@@ -49,7 +49,7 @@ struct GrowingCall {
 class Strip {
  public:
   // Slots from 0 on take what a run is given.
-  explicit Strip(size_t given) : given_(given), slots_(given) {}
+  explicit Strip(size_t inputs) : inputs_(inputs), slots_(inputs) {}
 
   void add(GrowingCall call);
 
@@ -57,12 +57,12 @@ class Strip {
   void finish(std::vector<size_t> wanted);
 
   // Makes every call. Gives -1, or the slot whose dims are other ones than expected, and then no results.
-  int64_t run(std::vector<at::Tensor> given, int64_t by, std::vector<at::Tensor>& results) const;
+  int64_t run(std::vector<at::Tensor> inputs, int64_t by, std::vector<at::Tensor>& results) const;
 
   size_t size() const { return calls_.size(); }
 
  private:
-  size_t given_;
+  size_t inputs_;
   size_t slots_;
   std::vector<GrowingCall> calls_;
   std::vector<size_t> wanted_;

@@ -79,7 +79,7 @@ struct Layout {
 class Tape {
  public:
   // Notes tensors whose storages were made during the recording.
-  void own(const std::vector<at::Tensor>& made);
+  void own(const std::vector<at::Tensor>& tensors);
 
   // Appends a call. `results` is empty when the call writes into its arguments.
   void add(c10::OperatorHandle op, std::vector<c10::IValue> args, const std::vector<at::Tensor>& results);

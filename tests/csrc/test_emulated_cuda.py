@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 from expecttest import assert_expected_inline
-from hostcuda import LaunchError, launch, needs_compiler, poisoned
+from hostcuda import ROOT, ROOTS, SOURCES, LaunchError, included, launch, needs_compiler, poisoned
 from textmodel import message
 
 pytestmark = needs_compiler
@@ -152,3 +155,16 @@ def test_a_launch_that_no_device_takes_is_an_error(threads: int, shared: int, wh
 
 def test_poison_is_nan_and_minus_one() -> None:
     assert poisoned(3).isnan().all() and poisoned(2, dtype=torch.int32).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("name", ["check_index", "elementwise_chain", "provoking_kernels"])
+def test_a_library_depends_on_what_the_compiler_reads(name: str) -> None:
+    source = SOURCES / f"{name}.cpp"
+    torch_include = Path(torch.__file__).parent / "include"
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-MM", *(f"-I{p}" for p in ROOTS)]
+    command += ["-isystem", str(torch_include), str(source)]
+    rule = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition(":")[2]
+    read = {Path(path).resolve() for path in rule.replace("\\\n", " ").split()}
+    assert source in read and read == set(included(source))
+    chain = ROOT / "csrc" / "elementwise" / "chain" / "chain.h"
+    assert (chain in read) == (name == "elementwise_chain")

@@ -42,7 +42,7 @@ def test_every_op_has_a_shape_where_there_is_no_data() -> None:
 
 
 def test_every_cuda_kernel_is_emulated() -> None:
-    bodies = "".join(p.read_text() for p in (ROOT / "csrc" / "cuda").glob("*.cuh"))
+    bodies = "".join(p.read_text() for p in (ROOT / "csrc").rglob("*.cuh"))
     kernels = re.findall(r"__global__[^{;]*?\b(\w+_kernel)\(", bodies)
     emulated = "".join(p.read_text() for p in (HERE / "emulated").glob("*.cpp"))
     assert len(kernels) == bodies.count("__global__") > 10

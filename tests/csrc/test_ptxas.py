@@ -65,8 +65,8 @@ def test_a_spill_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     "line",
     [
-        "csrc/cuda/a_cuda.cpp:3:1: warning: unused parameter 'x' [-Wunused-parameter]",
-        "/tmp/source/csrc/cuda/a.cuh(20): warning #177-D: variable was declared but never referenced",
+        "csrc/norm/a/a_bind.cpp:3:1: warning: unused parameter 'x' [-Wunused-parameter]",
+        "/tmp/source/csrc/norm/a/a.cuh(20): warning #177-D: variable was declared but never referenced",
         "ptxas warning : Registers are spilled to local memory in function 'a'",
     ],
 )

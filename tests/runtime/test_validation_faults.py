@@ -14,7 +14,7 @@ from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.word import TOLD, Fault
 
-HEADER = Path(__file__).resolve().parents[2] / "csrc" / "include" / "tos" / "word.h"
+HEADER = Path(__file__).resolve().parents[2] / "csrc" / "core" / "word.h"
 
 NAMES = {
     "kIndexOutOfRange": Flag.INDEX,

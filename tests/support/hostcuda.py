@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -22,7 +23,9 @@ import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-_SOURCES = ROOT / "tests" / "csrc" / "emulated"
+SOURCES = ROOT / "tests" / "csrc" / "emulated"
+ROOTS = (SOURCES, ROOT / "csrc")
+"""Folders from which includes name files."""
 _FENCE = 512
 """Bytes before and behind each tensor."""
 _POISON = 0xFF
@@ -42,7 +45,7 @@ class LaunchError(AssertionError):
 
 
 def compiled(name: str) -> ctypes.CDLL:
-    """`emulated/<name>.cpp` as a library, compiled once for each state of the sources.
+    """`emulated/<name>.cpp` as a library, compiled once for each state of what it includes.
 
     Raises:
         LaunchError: It does not compile.
@@ -53,17 +56,36 @@ def compiled(name: str) -> ctypes.CDLL:
     return library
 
 
+def included(source: Path) -> list[Path]:
+    """A source and every file of ours that it includes, directly or not, sorted.
+
+    Conditions are not looked at: what is included only for a device counts too.
+    """
+    closure: set[Path] = set()
+    pending = [source]
+    while pending:
+        path = pending.pop()
+        if path in closure:
+            continue
+        closure.add(path)
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.MULTILINE):
+            # What lies nowhere is for the compiler to refuse.
+            candidates = [folder / name for folder in (path.parent, *ROOTS)]
+            pending += [c for c in candidates if c.is_file()][:1]
+    return sorted(closure)
+
+
 @functools.cache
 def _compiled(name: str) -> ctypes.CDLL | str:
     """The library, or what the compiler says: it is asked once."""
     torch_include = Path(torch.__file__).parent / "include"
-    include = [_SOURCES, ROOT / "csrc" / "include", ROOT / "csrc" / "cuda", torch_include]
+    source = SOURCES / f"{name}.cpp"
     flags = ["-O1", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden"]
     flags += os.environ.get("CXXFLAGS", "").split()
     digest = hashlib.sha256(f"{torch.__version__} {flags}".encode())
-    for folder in include[:3]:
-        for path in sorted(p for p in folder.rglob("*") if p.suffix in {".cpp", ".h", ".cuh"}):
-            digest.update(path.read_bytes())
+    for path in included(source):
+        digest.update(path.read_bytes())
     folder = ROOT / "build" / "emulated"
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"{name}_{digest.hexdigest()[:16]}.so"
@@ -72,9 +94,9 @@ def _compiled(name: str) -> ctypes.CDLL | str:
             old.unlink(missing_ok=True)
         fresh = library.with_suffix(f".{os.getpid()}")
         # torch's own headers are not held to our warnings.
-        paths = [f"-I{p}" for p in include[:3]] + ["-isystem", str(torch_include)]
+        paths = [f"-I{p}" for p in ROOTS] + ["-isystem", str(torch_include)]
         compiler = os.environ.get("CXX", "c++")
-        command = [compiler, *flags, *paths, str(_SOURCES / f"{name}.cpp"), "-o", str(fresh)]
+        command = [compiler, *flags, *paths, str(source), "-o", str(fresh)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             return f"{' '.join(command)}\n{done.stderr}"

@@ -17,7 +17,7 @@ def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor |
 
     Args:
         xs: Tensors of one float dtype, broadcast with one another.
-        program: Rows of four numbers: see ``csrc/include/tos/chain.h``.
+        program: Rows of four numbers: see ``csrc/elementwise/chain/chain.h``.
         constants: Numbers that rows read.
         out: Where to write.
 

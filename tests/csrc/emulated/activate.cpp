@@ -1,4 +1,4 @@
-#include "activate.cuh"
+#include "elementwise/activate/activate.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,4 +1,4 @@
-#include "cache_appended.cuh"
+#include "attention/cache_appended/cache_appended.cuh"
 
 #include "entries.h"
 

@@ -1,4 +1,4 @@
-#include "check_index.cuh"
+#include "index/check_index/check_index.cuh"
 
 #include "entries.h"
 

@@ -1,4 +1,4 @@
-#include "elementwise_chain.cuh"
+#include "elementwise/chain/elementwise_chain.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,4 +1,4 @@
-#include "expert_rows.cuh"
+#include "linear/expert_rows/expert_rows.cuh"
 
 #include "entries.h"
 

@@ -1,4 +1,4 @@
-#include "gemv.cuh"
+#include "linear/gemv/gemv.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,4 +1,4 @@
-#include "gqa_decode.cuh"
+#include "attention/gqa_decode/gqa_decode.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,4 +1,4 @@
-#include "matmul_nbits.cuh"
+#include "linear/matmul_nbits/matmul_nbits.cuh"
 
 #include <type_traits>
 

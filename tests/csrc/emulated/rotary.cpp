@@ -1,4 +1,4 @@
-#include "rotary.cuh"
+#include "attention/rotary/rotary.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

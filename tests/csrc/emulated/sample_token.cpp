@@ -1,4 +1,4 @@
-#include "sample_token.cuh"
+#include "sampling/sample_token/sample_token.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

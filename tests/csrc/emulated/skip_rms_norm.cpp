@@ -1,4 +1,4 @@
-#include "skip_rms_norm.cuh"
+#include "norm/skip_rms_norm/skip_rms_norm.cuh"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,7 +1,6 @@
 """Faults in data that kernels may find: a flag for each kind.
 
-`csrc/include/tos/word.h` has the same flags for kernels in C++, `runtime/validation/word.py` a sentence for
-each.
+`csrc/core/word.h` has the same flags for kernels in C++, `runtime/validation/word.py` a sentence for each.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
 class Gate(IntEnum):
-    """Factor of x; the numbers are those of ``csrc/include/tos/activations.h``."""
+    """Factor of x; the numbers are those of ``csrc/elementwise/activate/activations.h``."""
 
     GELU = 0
     """The normal distribution function of x."""

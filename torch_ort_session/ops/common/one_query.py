@@ -1,4 +1,4 @@
-"""Attention of one query over many keys by the op for steps of decoders: see ``csrc/cpu/gqa_decode.cpp``."""
+"""Attention of one query over many keys by the op for steps of decoders, ``csrc/attention/gqa_decode/``."""
 
 from __future__ import annotations
 

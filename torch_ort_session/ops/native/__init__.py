@@ -110,7 +110,7 @@ def cpu_instructions() -> tuple[str, ...]:
 
 
 def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Callable[..., Any] | None:
-    """An op of ``csrc/cpu`` by its name; None where plain ops have to do instead.
+    """An op of ``csrc`` by its name for the CPU; None where plain ops have to do instead.
 
     They have to without the extension, on another device, and under function transforms.
 
@@ -185,7 +185,7 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
     with _LOCK:
         if _registered():
             raise RuntimeError("the extension is loaded in this process already; build it in a fresh one")
-        sources = [p for p in native_files.source_files() if p.suffix == ".cpp"]
+        sources = native_files.translation_units()
         if not sources:
             raise RuntimeError(f"the extension's sources are not in {native_files.source_root()}")
         # Imported here: it pulls in setuptools, which costs more than the whole package.
@@ -195,16 +195,13 @@ def build(*, verbose: bool = False, directory: Path | None = None) -> Path:
         if shutil.which(compiler.split()[0]) is None:
             raise RuntimeError(f"no C++ compiler ({compiler}) was found; install one, or name one in CXX")
         with_cuda = torch.version.cuda is not None and cpp_extension.CUDA_HOME is not None
-        if with_cuda:
-            sources += [p for p in native_files.source_files() if p.suffix == ".cu"]
-        else:
-            sources = [p for p in sources if p.parent != native_files.source_root() / "cuda"]
+        sources = native_files.translation_units(cuda=with_cuda)
         folder = directory if directory is not None else native_files.cache_folder()
         with native_files.building(folder) as scratch:
             cpp_extension.load(
                 name=native_files.module_name(),
                 sources=[str(p) for p in sources],
-                extra_include_paths=[str(native_files.source_root() / "include")],
+                extra_include_paths=[str(native_files.source_root())],
                 extra_cflags=["-O2", "-g0", "-fvisibility=hidden", *_THREADS],
                 extra_ldflags=list(_THREADS),
                 extra_cuda_cflags=["-O2", *(_architecture_flags(cpp_extension) if with_cuda else [])],

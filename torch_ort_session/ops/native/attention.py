@@ -1,6 +1,6 @@
 """Results without data of the ops on caches of keys and values: for torch.compile and torch.export.
 
-The ops are in ``csrc/cpu/gqa_decode.cpp`` and ``csrc/cpu/cache_append.cpp``; :mod:`.native` hands them out.
+The ops are in ``gqa_decode/`` and ``cache_appended/`` of ``csrc/attention``; :mod:`.native` hands them out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results without data of the ops of ``csrc/cpu/bytes.cpp``: for torch.compile and torch.export."""
+"""Results without data of the ops of ``csrc/quant/bytes/bytes.cpp``: for torch.compile and torch.export."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Chains of elementwise steps in one pass: a small program that the compiled op runs, and plain ops for it.
 
-The op is ``csrc/cpu/elementwise_chain.cpp``; its codes are those of ``csrc/include/tos/chain.h``.
+The op is in ``csrc/elementwise/chain/``; its codes are those of ``chain.h`` there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The native ops that look at numbers: what makes an index, or any other integer, safe.
 
-The ops are in ``csrc/cpu/check_index.cpp`` and ``csrc/cuda/check_index.cuh``; their shapes are in
-:mod:`.shapes`.
+The ops are in ``csrc/index/check_index/``; their shapes are in :mod:`.shapes`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ of the same shape: what lies outside is clamped and noted. It raises an IndexErr
 def index_check(
     device: str = "cpu",
 ) -> Callable[[Tensor, int, int, Tensor | None], Tensor] | None:
-    """The op that makes an index safe, see ``csrc/cpu/check_index.cpp``; None where there is none.
+    """The op that makes an index safe, see ``csrc/index/check_index/``; None where there is none.
 
     Args:
         device: Type of the device that the index is on.
@@ -35,5 +34,5 @@ def index_check(
 
 
 def range_check(device: str = "cpu") -> RangeCheck | None:
-    """The op that makes other numbers safe, see ``csrc/cpu/check_index.cpp``; None where there is none."""
+    """The op that makes other numbers safe, see ``csrc/index/check_index/``; None where there is none."""
     return native.op_on("check_range", device)

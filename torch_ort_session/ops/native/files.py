@@ -21,7 +21,7 @@ JIT_PREFIX = "tos_native_torch_"
 """Beginning of the names of libraries that are built just in time."""
 
 ABI_VERSION = 5
-"""Version of the ops' schemas and meanings that this package drives, as in `csrc/include/tos/abi.h`."""
+"""Version of the ops' schemas and meanings that this package drives, as in `csrc/core/abi.h`."""
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -191,6 +191,12 @@ def source_root() -> Path:
 def source_files() -> list[Path]:
     """Every source and header, sorted."""
     return sorted(p for p in source_root().rglob("*") if p.suffix in {".cpp", ".cu", ".cuh", ".h"})
+
+
+def translation_units(*, cuda: bool = False) -> list[Path]:
+    """What a compiler is given, sorted; kernels for CUDA and what binds them where `cuda` says so."""
+    units = [p for p in source_files() if p.suffix in {".cpp", ".cu"}]
+    return [p for p in units if cuda or not (p.suffix == ".cu" or p.stem.endswith("_bind"))]
 
 
 def module_name() -> str:

@@ -1,6 +1,7 @@
 """Results without data of ops on rows of activations: for torch.compile and torch.export.
 
-The ops are in ``csrc/cpu`` and ``csrc/cuda``; :mod:`.native` hands them out.
+The ops are in ``norm``, ``elementwise``, ``sampling`` and ``attention`` of ``csrc``;
+:mod:`.native` hands them out.
 """
 
 from __future__ import annotations

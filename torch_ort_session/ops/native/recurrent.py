@@ -1,4 +1,4 @@
-"""Results without data of the layers of ``csrc/cpu/recurrent.cpp``."""
+"""Results without data of the layers of ``csrc/recurrent/recurrent.cpp``."""
 
 from __future__ import annotations
 

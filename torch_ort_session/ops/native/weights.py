@@ -1,7 +1,6 @@
 """Results without data of the products with weights that are read once, and their gradients.
 
-The ops are ``gemv.cpp``, ``matmul_nbits.cpp`` and ``expert_rows.cpp`` of ``csrc/cpu``, and their twins of
-``csrc/cuda``; :mod:`.native` hands them out.
+The ops are ``gemv``, ``matmul_nbits`` and ``expert_rows`` of ``csrc/linear``; :mod:`.native` hands them out.
 """
 
 from __future__ import annotations

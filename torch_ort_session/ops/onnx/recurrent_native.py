@@ -1,7 +1,7 @@
 """Layers of LSTM and GRU as one native call: products of the input at once, then all steps of all directions.
 
-For the usual functions, where no gradient is wanted; see ``csrc/cpu/recurrent.cpp``. Weights are read as the
-model has them.
+For the usual functions, where no gradient is wanted; see ``csrc/recurrent/recurrent.cpp``. Weights are
+read as the model has them.
 """
 
 from __future__ import annotations

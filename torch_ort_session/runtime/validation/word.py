@@ -1,6 +1,6 @@
 """The validation word: what a kernel that finds bad data leaves on the device, and what it means.
 
-`csrc/include/tos/word.h` has the same layout for kernels in C++.
+`csrc/core/word.h` has the same layout for kernels in C++.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A step of a decoder over its cache in one compiled op: see ``csrc/cpu/gqa_decode.cpp``."""
+"""A step of a decoder over its cache in one compiled op: see ``csrc/attention/gqa_decode/``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch_ort_session.ops import native
 from torch_ort_session.ops.common.kv_cache import Stored
 from torch_ort_session.ops.common.rows import differentiated
 from torch_ort_session.ops.kernel import KernelContext
+from torch_ort_session.ops.microsoft.gqa.config import GroupQueryConfig
 
 # New rows of a step of few queries over many keys. For more of them matrix products are faster.
 _MOST_ROWS = 8
@@ -30,74 +31,33 @@ class Tables:
         cos: [positions, width / 2].
         sin: [positions, width / 2].
         position: int64 [B, L]; None counts on from the cache.
-        interleaved: Whether a pair is two neighbours.
     """
 
     cos: Tensor
     sin: Tensor
     position: Tensor | None
-    interleaved: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Weighing:
-    """How scores become probabilities.
-
-    Attributes:
-        scale: Their factor; None is ``1 / sqrt(D)``.
-        softcap: Their bound by ``tanh``, 0 for none.
-        sink: [H], the logit of a key without a value.
-        smooth: Whether there is one of logit 0.
-    """
-
-    scale: float | None
-    softcap: float
-    sink: Tensor | None
-    smooth: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Norms:
-    """How each head of queries and of keys is normalized before it is turned: see ``torch.rms_norm``.
-
-    Attributes:
-        query: [D], what queries are multiplied by.
-        key: [D], the same for keys.
-        query_epsilon: What is added to the mean square of a query.
-        key_epsilon: The same for keys.
-    """
-
-    query: Tensor
-    key: Tensor
-    query_epsilon: float
-    key_epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Attending:
-    """How new rows attend.
+    """What the new rows of one step attend by, besides queries, keys and values.
 
     Attributes:
-        heads: Of queries.
-        groups: Of keys and values.
-        window: Keys in sight, the query's own counted; -1 for no bound.
+        config: Of the node.
         bias: Added to the scores, broadcastable to [B, H, L, T].
-        weighing: How scores become probabilities.
-        norms: Of queries and keys; None for none.
+        sink: [H], the logit of a key without a value.
+        norms: [D], what queries and what keys are multiplied by once each head is normalized (see
+            ``torch.rms_norm``), before they are turned; None where none is.
         counts: int32 [B], how many new rows of each sample count; None for all that can be.
-        rolling: Whether the caches hold the last positions only, at least the window.
-        stored: How the caches of keys and of values hold their numbers; None for as floats.
+        stored: How the caches of keys and of values hold their numbers.
     """
 
-    heads: int
-    groups: int
-    window: int
+    config: GroupQueryConfig
     bias: Tensor | None
-    weighing: Weighing
-    norms: Norms | None = None
-    counts: Tensor | None = None
-    rolling: bool = False
-    stored: tuple[Stored, Stored] | None = None
+    sink: Tensor | None
+    norms: tuple[Tensor, Tensor] | None
+    counts: Tensor | None
+    stored: tuple[Stored, Stored]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,29 +103,29 @@ def decode_step(
         wanted, where nobody asks about bad data, and for what is not of one float type.
     """
     query, past_key, past_value = rows[0], *past
-    weighing = how.weighing
+    config = how.config
     validation = ctx.validation
     if past_key is None or past_value is None or validation is None or not validation.on:
         return None
     length = query.shape[1]
     if not 0 < length <= _MOST_ROWS or not query.shape[0]:
         return None
-    if how.rolling or how.counts is not None:
-        if how.rolling and not 0 < how.window <= past_key.shape[2]:
+    if config.rolling or how.counts is not None:
+        if config.rolling and not 0 < config.window <= past_key.shape[2]:
             return None
         if how.counts is not None and how.counts.dtype is not torch.int32:
             return None
     elif length == total and length > 1:
         return None
     turning = () if tables is None else (tables.cos, tables.sin)
-    norms = (None, None) if how.norms is None else (how.norms.query, how.norms.key)
-    floats = [t for t in (*rows, *turning, how.bias, weighing.sink, *norms) if t is not None]
+    norms = (None, None) if how.norms is None else how.norms
+    floats = [t for t in (*rows, *turning, how.bias, how.sink, *norms) if t is not None]
     scales = _scales(how, past_key)
     if scales is None:
         floats += [past_key, past_value]
     elif any(scale is None for scale in scales) or past_value.dtype is not past_key.dtype:
         return None
-    width = past_key.shape[3] * (1 if how.stored is None or not how.stored[0].packed else 2)
+    width = past_key.shape[3] * (2 if how.stored[0].packed else 1)
     if (
         query.dtype not in _FLOATS
         or any(t.dtype is not query.dtype for t in floats)
@@ -191,22 +151,22 @@ def decode_step(
         *(_dense(part) for part in (turning or (None, None))),
         place,
         how.bias if how.bias is None or how.bias.stride(3) == 1 else how.bias.contiguous(),
-        _dense(weighing.sink),
-        how.heads,
-        how.groups,
-        weighing.scale or 1.0 / math.sqrt(width),
-        how.window,
-        weighing.softcap,
-        tables is not None and tables.interleaved,
-        weighing.smooth,
+        _dense(how.sink),
+        config.heads,
+        config.groups,
+        config.scale or 1.0 / math.sqrt(width),
+        config.window,
+        config.softcap,
+        tables is not None and config.interleaved,
+        config.smooth,
         number,
         word,
         query_norm=_dense(norms[0]),
         key_norm=_dense(norms[1]),
-        query_epsilon=0.0 if how.norms is None else how.norms.query_epsilon,
-        key_epsilon=0.0 if how.norms is None else how.norms.key_epsilon,
+        query_epsilon=0.0 if how.norms is None else config.query_epsilon,
+        key_epsilon=0.0 if how.norms is None else config.key_epsilon,
         counts=_dense(how.counts),
-        rolling=how.rolling,
+        rolling=config.rolling,
         key_scale=scales[0] if scales else None,
         value_scale=scales[1] if scales else None,
     )
@@ -230,9 +190,9 @@ def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
 
 def _scales(how: Attending, past: Tensor) -> tuple[Tensor | None, Tensor | None] | None:
     """The scales of keys and values, one number or [G, D] each; None among them for what no kernel reads."""
-    if how.stored is None:
+    if not how.config.quantized:
         return None
-    key, value = (_scale(one, how.groups, past) for one in how.stored)
+    key, value = (_scale(one, how.config.groups, past) for one in how.stored)
     return key, value
 
 

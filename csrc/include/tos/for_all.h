@@ -1,5 +1,0 @@
-// The end of what tos/for_avx2.h or tos/for_avx512.h began. gcc instantiates templates at the end of the
-// file, with what is set there, so that it keeps what it was told.
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif

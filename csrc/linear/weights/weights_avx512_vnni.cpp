@@ -1,0 +1,12 @@
+#define TOS_VNNI
+#include "linear/weights/weights_avx512.h"
+
+#ifdef TOS_X86
+
+namespace tos {
+
+extern const WeightKernels kAvx512VnniWeights = {arrange, multiply, unpack, dot, combine};
+
+}  // namespace tos
+
+#endif  // TOS_X86
