@@ -158,7 +158,7 @@ def is_all_finite(*inputs: Tensor, isinf_only: int = 0, isnan_only: int = 0) -> 
         raise ValueError("isinf_only and isnan_only exclude each other.")
     bad = torch.isinf if isinf_only else torch.isnan
     if isinf_only or isnan_only:
-        found = [~bad(x).any() for x in inputs]
+        finite = [~bad(x).any() for x in inputs]
     else:
-        found = [torch.isfinite(x).all() for x in inputs]
-    return torch.stack(found).all()
+        finite = [torch.isfinite(x).all() for x in inputs]
+    return torch.stack(finite).all()

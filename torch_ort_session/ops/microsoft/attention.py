@@ -271,8 +271,8 @@ def _buffered(
     q, k, v = heads
     mask, bias, filter_value = hiding
     valid = place[-1:] + 1
-    told = mask if mask is not None and mask.dim() > 1 else bias
-    rows = k.shape[2] if told is None else min(told.shape[-1], k.shape[2])
+    shown = mask if mask is not None and mask.dim() > 1 else bias
+    rows = k.shape[2] if shown is None else min(shown.shape[-1], k.shape[2])
     k, v = k[:, :, :rows], v[:, :, :rows]
     if indirection is not None and q.shape[2] == 1:
         beams = beams_of(indirection, rows, valid, ctx)

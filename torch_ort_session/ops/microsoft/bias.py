@@ -48,16 +48,16 @@ def bias_split_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """
     if x.shape[-1] % 2:
         raise ValueError(f"BiasSplitGelu halves the last dim of X, which is {x.shape[-1]}.")
-    made = activated(Gate.GELU, x, bias=bias, halves=True)
-    if made is not None:
-        return made
+    y = activated(Gate.GELU, x, bias=bias, halves=True)
+    if y is not None:
+        return y
     left, right = (x + bias).chunk(2, -1)
     return left * F.gelu(right)
 
 
 def _may_train(node: Node) -> str | None:
-    told = len(node.inputs) > 4 and node.inputs[4] != ""
-    return "the dropped elements are drawn at random" if told else None
+    has_mode = len(node.inputs) > 4 and node.inputs[4] != ""
+    return "the dropped elements are drawn at random" if has_mode else None
 
 
 @kernel(

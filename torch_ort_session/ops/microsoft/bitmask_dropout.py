@@ -19,8 +19,8 @@ _BITS = 32
 
 
 def _may_train(place: int, node: Node) -> str | None:
-    told = len(node.inputs) > place and node.inputs[place] != ""
-    return "the dropped elements are drawn at random" if told else None
+    has_mode = len(node.inputs) > place and node.inputs[place] != ""
+    return "the dropped elements are drawn at random" if has_mode else None
 
 
 def _packed(mask: Tensor | None) -> Tensor | None:

@@ -239,9 +239,9 @@ def beams_of(indirection: Tensor, rows: int, valid: Tensor | None, ctx: KernelCo
     row = torch.arange(rows, device=indirection.device)
     past = row < rows - 1 if valid is None else row < valid - 1
     own = torch.arange(width, device=indirection.device).unsqueeze(1)
-    told = indirection[:, :, :rows]
-    told = F.pad(told, (0, rows - told.shape[2]))
-    return check_places(torch.where(past, told, own), width, Flag.INDEX, ctx)
+    sources = indirection[:, :, :rows]
+    sources = F.pad(sources, (0, rows - sources.shape[2]))
+    return check_places(torch.where(past, sources, own), width, Flag.INDEX, ctx)
 
 
 def by_beam(x: Tensor, beams: Tensor) -> Tensor:

@@ -75,9 +75,9 @@ def word_conv_embedding(
     Source:
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.WordConvEmbedding
     """
-    told = (embedding_size, conv_window_size, char_embedding_size)
+    declared = (embedding_size, conv_window_size, char_embedding_size)
     sizes = (w.shape[0], w.shape[2], w.shape[3])
-    if any(size is not None and size != real for size, real in zip(told, sizes, strict=True)):
+    if any(size is not None and size != real for size, real in zip(declared, sizes, strict=True)):
         raise ValueError(f"the attributes tell weights of other sizes than {list(sizes)}.")
     window, words = w.shape[2], sequence.reshape(-1, sequence.shape[-1])
     if words.shape[1] < window:

@@ -121,9 +121,9 @@ class Projection:
 
     def each(self, x: Tensor, experts: Tensor) -> Tensor:
         """For each token of [P, K] its own expert: [P, N]."""
-        found = None if self.bits is None else self._read(x, experts)
-        if found is not None:
-            return found
+        rows = None if self.bits is None else self._read(x, experts)
+        if rows is not None:
+            return rows
         taken = (None if p is None else movable(torch.index_select, p, 0, experts) for p in self.parts)
         y = torch.bmm(self.weights(*taken).to(x.dtype), x.unsqueeze(2)).squeeze(2)
         return y if self.bias is None else y + torch.index_select(self.bias, 0, experts)

@@ -77,15 +77,15 @@ def swiglu(
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.SwiGLU
     """
-    made = activated(
+    y = activated(
         Gate.SIGMOID,
         gate,
         up,
         halves=up is None,
         gating=Gating(activation_alpha, activation_beta, limit, round_activation != 0),
     )
-    if made is not None:
-        return made
+    if y is not None:
+        return y
     dtype = gate.dtype
     if up is None:
         gate, up = gate.chunk(2, -1)

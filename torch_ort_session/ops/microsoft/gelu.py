@@ -32,8 +32,8 @@ def bias_gelu(a: Tensor, b: Tensor) -> Tensor:
     """
     # Of many numbers of 16 bits torch's two passes were measured to be as fast.
     few = a.dtype == torch.float32 or a.numel() <= _FEW
-    made = activated(Gate.GELU, a, bias=b) if few else None
-    return F.gelu(a + b) if made is None else made
+    y = activated(Gate.GELU, a, bias=b) if few else None
+    return F.gelu(a + b) if y is None else y
 
 
 @kernel("FastGelu", domain="com.microsoft", since=(1,), native=("activate",))
@@ -42,8 +42,8 @@ def fast_gelu(x: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.FastGelu
     """
-    made = activated(Gate.TANH_GELU, x, bias=bias)
-    return F.gelu(x if bias is None else x + bias, approximate="tanh") if made is None else made
+    y = activated(Gate.TANH_GELU, x, bias=bias)
+    return F.gelu(x if bias is None else x + bias, approximate="tanh") if y is None else y
 
 
 @kernel("QuickGelu", domain="com.microsoft", since=(1,), native=("activate",))
@@ -52,5 +52,5 @@ def quick_gelu(x: Tensor, *, alpha: float = 1.7020000219345093) -> Tensor:
 
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QuickGelu
     """
-    made = activated(Gate.SIGMOID, x, gating=Gating(alpha))
-    return x * torch.sigmoid(x * alpha) if made is None else made
+    y = activated(Gate.SIGMOID, x, gating=Gating(alpha))
+    return x * torch.sigmoid(x * alpha) if y is None else y

@@ -75,14 +75,14 @@ def linear_attention(
         state = q.new_zeros(q.shape[0], groups, width, v.shape[3])
     else:
         state = (past_state[-1] if state_window else past_state).to(torch.float32)
-    found = walk(q * (scale or 1.0 / math.sqrt(width)), k, v, state, factor, strength, kept=state_window)
-    present = found.states[-1]
+    walked = walk(q * (scale or 1.0 / math.sqrt(width)), k, v, state, factor, strength, kept=state_window)
+    present = walked.states[-1]
     if state_window:
-        known = found.states[-max(min(state_window, k.shape[2]), 1) :]
+        known = walked.states[-max(min(state_window, k.shape[2]), 1) :]
         blank = [torch.zeros_like(present)] * (state_window - len(known))
         present = torch.stack([*blank, *known])
     kept = query.dtype if past_state is None else past_state.dtype
-    return merge_heads(found.reads.flatten(1, 2)).to(query.dtype), present.to(kept)
+    return merge_heads(walked.reads.flatten(1, 2)).to(query.dtype), present.to(kept)
 
 
 def _repeated(x: Tensor, heads: int) -> Tensor:

@@ -161,9 +161,9 @@ def _check_sizes(scales: Tensor, zero_points: Tensor | None, bias: Tensor | None
     wanted = [("scales", scales, blocks), ("bias", bias, 1)]
     packed = zero_points is not None and zero_points.dtype is torch.uint8
     wanted.append(("zero_points", zero_points, -(-blocks * bits // 8) if packed else blocks))
-    for name, given, each in wanted:
-        if given is not None and given.numel() != rows * each:
-            shape, count = list(given.shape), rows * each
+    for name, tensor, each in wanted:
+        if tensor is not None and tensor.numel() != rows * each:
+            shape, count = list(tensor.shape), rows * each
             raise ValueError(f"{name} of shape {shape} are not {count} elements, {each} for each row of W.")
 
 

@@ -24,8 +24,8 @@ def inverse(x: Tensor) -> Tensor:
     """
     # The form that raises for a singular matrix reads the result on the host.
     wide = x.to(torch.float32) if x.dtype in _HALVES else x
-    found: Tensor = torch.linalg.inv_ex(wide)[0]
-    return found.to(x.dtype)
+    inverted: Tensor = torch.linalg.inv_ex(wide)[0]
+    return inverted.to(x.dtype)
 
 
 @kernel("CDist", domain="com.microsoft", since=(1,))

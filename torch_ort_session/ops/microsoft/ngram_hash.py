@@ -40,7 +40,7 @@ def _hashes(
     """[..., orders * heads] of the words of each order, none from beyond a boundary."""
     mix = history.ids[0] * multipliers[0]
     cut: Tensor | None = None
-    found = []
+    mixes = []
     for order in range(1, len(history.ids)):
         word = history.ids[order]
         if eos is not None:
@@ -51,8 +51,8 @@ def _hashes(
             cut = changed if cut is None else cut | changed
         word = word if cut is None else torch.where(cut, filler, word)
         mix = mix ^ (word * multipliers[order])
-        found.append(mix.unsqueeze(-1).expand(*mix.shape, heads))
-    hashed = torch.remainder(torch.cat(found, -1), vocab_sizes)
+        mixes.append(mix.unsqueeze(-1).expand(*mix.shape, heads))
+    hashed = torch.remainder(torch.cat(mixes, -1), vocab_sizes)
     return hashed if offsets is None else hashed + offsets
 
 

@@ -82,9 +82,9 @@ def skip_simplified_layer_normalization(
         https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.SkipSimplifiedLayerNormalization
     """
     wants_inverse = ctx.wants(2)
-    made = row_norm(x, skip, bias, gamma, epsilon, wants_total=ctx.wants(3), wants_inverse=wants_inverse)
-    if made is not None:
-        y, total, inverse = made
+    results = row_norm(x, skip, bias, gamma, epsilon, wants_total=ctx.wants(3), wants_inverse=wants_inverse)
+    if results is not None:
+        y, total, inverse = results
         return y, None, inverse if wants_inverse else None, total if ctx.wants(3) else None
     total = x + skip if bias is None else x + skip + bias
     y = torch.rms_norm(total, total.shape[-1:], gamma, epsilon)
@@ -116,9 +116,9 @@ def simplified_layer_normalization(
     Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
     if ctx.wants(1) and stash_type == _FLOAT and axis in (-1, x.dim() - 1):
-        made = row_norm(x, None, None, scale, epsilon, wants_inverse=True)
-        if made is not None:
-            return made[0], made[2]
+        results = row_norm(x, None, None, scale, epsilon, wants_inverse=True)
+        if results is not None:
+            return results[0], results[2]
     y = rms_normalization(x, scale, axis=axis, epsilon=epsilon, stash_type=stash_type)
     return y, _inverse(x, epsilon, axis) if ctx.wants(1) else None
 

@@ -123,8 +123,8 @@ def _attention(
         score = torch.matmul(torch.tanh(keys + torch.matmul(h, qw).unsqueeze(1)), v)
         if seen is not None:
             score = torch.where(seen, score, float("-inf"))
-        found = torch.bmm(torch.softmax(score, 1).unsqueeze(1), memory).squeeze(1)
-        return found if aw is None else torch.matmul(torch.cat((h, found), 1), aw)
+        context = torch.bmm(torch.softmax(score, 1).unsqueeze(1), memory).squeeze(1)
+        return context if aw is None else torch.matmul(torch.cat((h, context), 1), aw)
 
     return attend
 
@@ -133,8 +133,8 @@ def _attending(cell: Cell, fed: Tensor, attend: Callable[[Tensor], Tensor]) -> C
     """The cell with a third state: what the attention found, which the gates take in."""
 
     def step(gates: tuple[Tensor, ...], states: States) -> States:
-        h, c, found = states
-        h, c = cell.step((torch.addmm(gates[0], found, fed.t()),), (h, c))
+        h, c, context = states
+        h, c = cell.step((torch.addmm(gates[0], context, fed.t()),), (h, c))
         return h, c, attend(h)
 
     return Cell(cell.project, step)

@@ -94,8 +94,8 @@ def gated_delta_net(
     q = q * (scale or 1.0 / math.sqrt(width))
     factor = strength = None
     if gated and decay is not None:
-        told = decay.to(torch.float32).reshape(v.shape[0], groups, -1)
-        factor = torch.exp(_gate(told, a_log, dt_bias, gate_activation, gate_lower_bound))
+        decays = decay.to(torch.float32).reshape(v.shape[0], groups, -1)
+        factor = torch.exp(_gate(decays, a_log, dt_bias, gate_activation, gate_lower_bound))
     if corrected and beta is not None:
         strength = beta.to(torch.float32).reshape(v.shape[0], groups, 1)
         strength = torch.sigmoid(strength) if beta_activation == "sigmoid" else strength
@@ -104,13 +104,13 @@ def gated_delta_net(
     if initial_state is not None:
         state = initial_state.to(torch.float32).transpose(2, 3)
     if cu_seqlens is None:
-        found = _even(q, k, v, state, factor, strength)
+        walked = _even(q, k, v, state, factor, strength)
     else:
         sums = check_range(cu_seqlens, 0, v.shape[0], Flag.LENGTH, ctx)
         rows = _rows(sums[1:], v.shape[0])
-        found = walk_rows(q, k, v, state, factor, strength, rows)
-    y = found.reads.reshape(shape).to(query.dtype)
-    return y, found.states[-1].transpose(2, 3).contiguous() if ctx.wants(1) else None
+        walked = walk_rows(q, k, v, state, factor, strength, rows)
+    y = walked.reads.reshape(shape).to(query.dtype)
+    return y, walked.states[-1].transpose(2, 3).contiguous() if ctx.wants(1) else None
 
 
 def _unpacked(packed: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -158,7 +158,7 @@ def _even(
     def by_sequence(x: Tensor) -> Tensor:
         return x.reshape(batch, x.shape[0] // batch, *x.shape[1:]).transpose(1, 2)
 
-    found = walk(
+    walked = walk(
         by_sequence(q).unsqueeze(2),
         by_sequence(k),
         by_sequence(v),
@@ -166,7 +166,7 @@ def _even(
         None if factor is None else by_sequence(factor),
         None if strength is None else by_sequence(strength),
     )
-    return Walk(found.reads.squeeze(2).transpose(1, 2), found.states, found.writes)
+    return Walk(walked.reads.squeeze(2).transpose(1, 2), walked.states, walked.writes)
 
 
 @kernel("VarlenCausalConvWithState", domain="com.microsoft", since=(1,), checks=True, native=("check_range",))

@@ -212,8 +212,8 @@ def one_hot_encoder(
     return hot.to(torch.float32)
 
 
-def _first(*given: Any) -> Any:
-    for item in given:
+def _first(*values: Any) -> Any:
+    for item in values:
         if item is not None:
             return item
     raise ValueError("a list of keys, values or categories is missing for this input")

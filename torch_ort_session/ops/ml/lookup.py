@@ -58,8 +58,8 @@ def look_up(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) ->
     if table.dense is not None:
         place = table.dense[x.clamp(table.low, table.low + table.dense.shape[0] - 1) - table.low]
     elif table.ordered is None or table.places is None or table.specials is None:
-        found = strings.find(key_texts or [], x).to(ctx.device)
-        place = torch.where(found < 0, len(keys), found)
+        row = strings.find(key_texts or [], x).to(ctx.device)
+        place = torch.where(row < 0, len(keys), row)
     else:
         x = x.contiguous()
         above = torch.searchsorted(table.ordered, x, right=True)
@@ -74,11 +74,11 @@ def look_up(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) ->
     return strings.as_tensor(strings.pick(known, place))
 
 
-def _texts(given: Any) -> list[str] | None:
+def _texts(values: Any) -> list[str] | None:
     """The strings, where it is strings that are given."""
-    if isinstance(given, np.ndarray):
-        return strings.flat(given)
-    return list(given) if isinstance(given, list) and given and isinstance(given[0], str) else None
+    if isinstance(values, np.ndarray):
+        return strings.flat(values)
+    return list(values) if isinstance(values, list) and values and isinstance(values[0], str) else None
 
 
 def _table(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) -> _Table:
@@ -111,8 +111,8 @@ def _table(x: Any, keys: Any, values: Any, default: Any, ctx: KernelContext) -> 
     return _Table(ordered, places, specials, tensor)
 
 
-def _last(found: Tensor) -> Tensor:
+def _last(holds: Tensor) -> Tensor:
     """The last place where a bool vector is true; its length where it is nowhere."""
-    places = torch.arange(found.shape[0], device=found.device)
-    last = torch.where(found, places, -1).amax()
-    return torch.where(last < 0, found.shape[0], last)
+    places = torch.arange(holds.shape[0], device=holds.device)
+    last = torch.where(holds, places, -1).amax()
+    return torch.where(last < 0, holds.shape[0], last)

@@ -37,8 +37,8 @@ def _machine(
     prob_a: list[float] | None = None,
     prob_b: list[float] | None = None,
 ) -> _Machine:
-    given = (coefficients, support_vectors, rho, prob_a, prob_b)
-    return _Machine(*[torch.tensor(x or [], dtype=torch.float32, device=ctx.device) for x in given])
+    attributes = (coefficients, support_vectors, rho, prob_a, prob_b)
+    return _Machine(*[torch.tensor(x or [], dtype=torch.float32, device=ctx.device) for x in attributes])
 
 
 @kernel("SVMRegressor", domain="ai.onnx.ml", since=(1,))

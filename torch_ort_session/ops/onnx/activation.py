@@ -171,8 +171,8 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     Raises:
         RuntimeError: Another word in ``approximate``.
     """
-    made = activated(Gate.TANH_GELU, x) if approximate == "tanh" else None
-    return F.gelu(x, approximate=approximate) if made is None else made
+    y = activated(Gate.TANH_GELU, x) if approximate == "tanh" else None
+    return F.gelu(x, approximate=approximate) if y is None else y
 
 
 @kernel("Swish", since=(24,), native=("activate",))
@@ -180,9 +180,9 @@ def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x * sigmoid(alpha * x)``."""
     if alpha == 1.0:
         return F.silu(x)
-    made = activated(Gate.SIGMOID, x, gating=Gating(alpha))
-    if made is not None:
-        return made
+    y = activated(Gate.SIGMOID, x, gating=Gating(alpha))
+    if y is not None:
+        return y
     wide = to_float(x)
     return (wide * torch.sigmoid(alpha * wide)).to(x.dtype)
 
@@ -201,9 +201,9 @@ def swiglu(a: Tensor, b: Tensor, *, alpha: float = 1.0) -> Tensor:
     """
     if a.shape != b.shape:
         raise ValueError(f"SwiGLU takes inputs of one shape, not {tuple(a.shape)} and {tuple(b.shape)}.")
-    made = activated(Gate.SIGMOID, a, b, gating=Gating(alpha))
-    if made is not None:
-        return made
+    y = activated(Gate.SIGMOID, a, b, gating=Gating(alpha))
+    if y is not None:
+        return y
     if a.dtype in HALF:
         return (swish(to_float(a), alpha=alpha) * b).to(a.dtype)
     return swish(a, alpha=alpha) * b

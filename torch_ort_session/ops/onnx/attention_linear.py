@@ -56,8 +56,8 @@ def linear_attention(
     Source: https://onnx.ai/onnx/operators/onnx__LinearAttention.html
     """
     gated, corrected = rule(update_rule, decay, beta)
-    for name, given, taken in (("decay", decay, gated), ("beta", beta, corrected)):
-        if given is not None and not taken:
+    for name, tensor, taken in (("decay", decay, gated), ("beta", beta, corrected)):
+        if tensor is not None and not taken:
             raise ValueError(f"update_rule {update_rule!r} takes no {name}.")
     if kv_num_heads <= 0 or q_num_heads % kv_num_heads:
         raise ValueError(f"{q_num_heads} query heads are not a multiple of {kv_num_heads} key heads.")
@@ -72,8 +72,8 @@ def linear_attention(
         state = q.new_zeros(q.shape[0], kv_num_heads, k.shape[3], v.shape[3])
     else:
         state = past_state.to(torch.float32)
-    found = walk(q, k, v, state, factor, strength)
-    y, state = found.reads.flatten(1, 2), found.states[-1]
+    walked = walk(q, k, v, state, factor, strength)
+    y, state = walked.reads.flatten(1, 2), walked.states[-1]
     kept = query.dtype if past_state is None else past_state.dtype
     return merge_heads(y).to(query.dtype), state.to(kept)
 

@@ -101,10 +101,10 @@ def eye_like(input: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
     if input.dim() != 2:
         raise ValueError(f"EyeLike needs a matrix, not an input of shape {tuple(input.shape)}")
     target = input.dtype if dtype is None else ElementType(dtype).torch_dtype
-    made = torch.zeros(input.shape, dtype=target, device=input.device)
+    y = torch.zeros(input.shape, dtype=target, device=input.device)
     if -input.shape[0] < k < input.shape[1]:
-        made.diagonal(k).fill_(1)
-    return made
+        y.diagonal(k).fill_(1)
+    return y
 
 
 @kernel("Range", since=(27,), host=("start", "limit", "delta"))

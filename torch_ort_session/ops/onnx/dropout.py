@@ -16,8 +16,8 @@ from torch_ort_session.ops.kernel import KernelContext, kernel
 
 def _may_train(node: Node) -> str | None:
     """Why a node that can be told to train cannot be captured."""
-    told = len(node.inputs) > 2 and node.inputs[2] != ""
-    return "the dropped elements are drawn at random" if told else None
+    has_mode = len(node.inputs) > 2 and node.inputs[2] != ""
+    return "the dropped elements are drawn at random" if has_mode else None
 
 
 def _legacy_trains(node: Node) -> str | None:

@@ -42,16 +42,16 @@ def gradient(
         result = _float(result, y)
         wanted = [leaf for place, leaf in enumerate(leaves) if ctx.wants(place)]
         if not result.requires_grad:
-            found = [torch.zeros_like(leaf) for leaf in wanted]
+            gradients = [torch.zeros_like(leaf) for leaf in wanted]
         else:
             ones = torch.ones_like(result)
-            found = list(
+            gradients = list(
                 torch.autograd.grad(
                     result, wanted, ones, create_graph=higher, allow_unused=True, materialize_grads=True
                 )
             )
-    given = iter(found)
-    return tuple(next(given) if ctx.wants(place) else None for place in range(len(leaves)))
+    remaining = iter(gradients)
+    return tuple(next(remaining) if ctx.wants(place) else None for place in range(len(leaves)))
 
 
 def _leaf(value: Value, name: str) -> Tensor:

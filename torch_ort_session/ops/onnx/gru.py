@@ -77,11 +77,11 @@ def gru(
     # Both directions of a small batch at once are faster than torch's layer, which runs one after the other.
     few = x.shape[0] <= 4 or (count == 2 and x.shape[1] <= 2)
     linear = bool(linear_before_reset)
-    made = None
+    results = None
     if usual:
-        made = recurrent_native.gru_layer(x, states, (w, r, b), direction, lengths, clip, linear)
-    if made is not None:
-        y, states = made
+        results = recurrent_native.gru_layer(x, states, (w, r, b), direction, lengths, clip, linear)
+    if results is not None:
+        y, states = results
     elif usual and clip is None and linear and not few:
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:

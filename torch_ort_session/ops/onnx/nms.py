@@ -116,10 +116,10 @@ def _greedy(corners: Tensor, group: Tensor, limit: int, threshold: float) -> Ten
                 break
             keep = settled
         keep = keep & (_rank(keep, own) + continues * taken.shape[0] <= limit)
-        found = keep.nonzero()[:, 0]
-        chosen.append(found + start)
+        kept = keep.nonzero()[:, 0]
+        chosen.append(kept + start)
         last = int(own[-1])
-        fresh = chosen[-1][own[found] == last]
+        fresh = chosen[-1][own[kept] == last]
         taken = torch.cat((taken, fresh)) if last == open_group else fresh
         start += own.shape[0]
         length = min(2 * length, _LONGEST_BLOCK) if last == open_group else _FIRST_BLOCK

@@ -75,8 +75,8 @@ def rms_normalization(
     """
     shape = x.shape[axis:]
     if stash_type == _FLOAT and scale.dtype is x.dtype and scale.shape == shape:
-        made = row_norm(x, None, None, scale, epsilon)
-        return torch.rms_norm(x, shape, scale, epsilon) if made is None else made[0]
+        results = row_norm(x, None, None, scale, epsilon)
+        return torch.rms_norm(x, shape, scale, epsilon) if results is None else results[0]
     stash = _stash_dtype(stash_type)
     wide = stash if x.dtype is not torch.float64 else x.dtype
     y = torch.rms_norm(x.to(wide), shape, None, epsilon).to(x.dtype)

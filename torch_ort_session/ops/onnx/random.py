@@ -39,8 +39,8 @@ def random_normal(
     Raises:
         ValueError: The type is no float type.
     """
-    made = torch.empty(shape, dtype=_float_type(dtype), device=ctx.device)
-    return made.normal_(mean, scale, generator=ctx.generator(seed))
+    y = torch.empty(shape, dtype=_float_type(dtype), device=ctx.device)
+    return y.normal_(mean, scale, generator=ctx.generator(seed))
 
 
 @kernel("RandomNormalLike", since=(1, 22), varies=True)
@@ -85,8 +85,8 @@ def random_uniform(
     Raises:
         ValueError: The type is no float type.
     """
-    made = torch.empty(shape, dtype=_float_type(dtype), device=ctx.device)
-    return made.uniform_(low, high, generator=ctx.generator(seed))
+    y = torch.empty(shape, dtype=_float_type(dtype), device=ctx.device)
+    return y.uniform_(low, high, generator=ctx.generator(seed))
 
 
 @kernel("RandomUniformLike", since=(1, 22), varies=True)
@@ -167,10 +167,10 @@ def _empty_like(x: Tensor | Strings, dtype: int | None, ctx: KernelContext) -> T
 
 
 def _type(code: int) -> torch.dtype:
-    found = ElementType(code).torch_dtype
-    if found is None:
+    dtype = ElementType(code).torch_dtype
+    if dtype is None:
         raise ValueError(f"dtype {code} is no numeric type.")
-    return found
+    return dtype
 
 
 def _float_type(code: int) -> torch.dtype:

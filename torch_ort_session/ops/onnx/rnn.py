@@ -151,14 +151,14 @@ def lstm(
     usual = p is None and not input_forget and names == ["sigmoid", "tanh", "tanh"] * count
     # Products of many rows are as fast in torch's layer, which has its own for whole sequences.
     many = x.shape[1] >= 16 and clip is None and lengths is None
-    made = None
+    results = None
     if usual and not many:
-        made = recurrent_native.lstm_layer(x, states, (w, r, b), direction, lengths, clip)
+        results = recurrent_native.lstm_layer(x, states, (w, r, b), direction, lengths, clip)
     # Few steps cost less than copying the weights into torch's order, which takes longer than the steps where
     # the weights are large. With lengths the fused layer does not tell the cell at a sequence's end.
     few = x.shape[0] <= (8 if w.numel() + r.numel() <= 1 << 20 else 64)
-    if made is not None:
-        y, states = made
+    if results is not None:
+        y, states = results
     elif usual and clip is None and not few and (lengths is None or not ctx.wants(2)):
 
         def layer(xs: Tensor, initial: States, flat: list[Tensor], both: bool) -> tuple[Tensor, ...]:

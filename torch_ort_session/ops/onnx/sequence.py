@@ -130,8 +130,8 @@ def split_to_sequence(
         if split[0] <= 0:
             raise ValueError(f"parts of size {split[0]} cannot be made")
         sizes = [min(split[0], length - start) for start in range(0, length, split[0])]
-    made = parts(input, sizes, axis)
-    return tuple(_drop(part, axis) for part in made) if split is None and not keepdims else made
+    pieces = parts(input, sizes, axis)
+    return tuple(_drop(part, axis) for part in pieces) if split is None and not keepdims else pieces
 
 
 def _drop(part: Tensor, axis: int) -> Tensor:

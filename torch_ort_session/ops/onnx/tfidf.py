@@ -86,10 +86,10 @@ def tfidf_vectorizer(
         here = slice(first, first + len(grams))
         first += len(grams)
         if min_gram_length <= length <= max_gram_length and len(grams):
-            found = _counts(rows, grams, max_skip_count if length > 1 else 0)
+            counts = _counts(rows, grams, max_skip_count if length > 1 else 0)
             if mode == "IDF":
-                found = found.clamp(max=1)
-            result = result.index_add(1, pool.columns[here], found * pool.scale[here])
+                counts = counts.clamp(max=1)
+            result = result.index_add(1, pool.columns[here], counts * pool.scale[here])
     return result.reshape(tokens.shape[:-1] + result.shape[1:])
 
 
@@ -128,12 +128,12 @@ def _counts(rows: Tensor, grams: Tensor, most_skips: int) -> Tensor:
 def _numbers(grams: Tensor, texts: Tensor) -> Tensor:
     """For each row of ``texts`` the number of the n-gram it equals; the number of n-grams when none."""
     base = grams.shape[0] + 1
-    known, found = _ranks(grams[:, 0], texts[..., 0])
+    known, ranks = _ranks(grams[:, 0], texts[..., 0])
     for place in range(1, grams.shape[1]):
         token, wanted = _ranks(grams[:, place], texts[..., place])
         # Prefix and token make one number, and its rank among those of the pool a small one again.
-        known, found = _ranks(known * base + token, found * base + wanted)
-    return found
+        known, ranks = _ranks(known * base + token, ranks * base + wanted)
+    return ranks
 
 
 def _ranks(known: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,7 +59,7 @@ def search_beams(
     lag = torch.where(torch.arange(beams, device=text.device) == 0, 0.0, -1e9)
     total = lag.to(torch.float32).repeat(batch)
     order: Tensor | None = None
-    told: list[Tensor] = []
+    step_scores: list[Tensor] = []
     kind = torch.float32
     opening = total
     for step in range(search.limit - start):
@@ -72,7 +72,7 @@ def search_beams(
             check_rules(rules, batch, scores.shape[1])
         scores = ruled(rules, scores, text[:, :length], step, ctx) + total.unsqueeze(1)
         if ctx.wants(2):
-            told.append(scores.reshape(batch, beams, scores.shape[1]))
+            step_scores.append(scores.reshape(batch, beams, scores.shape[1]))
         went, known = next_beams(scores, text, length, known, goals)
         total = went.scores
         text = text.index_select(0, went.order)
@@ -83,8 +83,8 @@ def search_beams(
     known = closed(known, total, text, goals)
     every: Tensor | None = None
     if ctx.wants(2):
-        missing = search.limit - start - len(told)
-        every = torch.stack(told + [torch.zeros_like(told[0])] * missing).to(kind)
+        missing = search.limit - start - len(step_scores)
+        every = torch.stack(step_scores + [torch.zeros_like(step_scores[0])] * missing).to(kind)
     return Found(
         texts=known.texts[:, :kept].to(torch.int32),
         scores=known.scores[:, :kept].to(kind) if ctx.wants(1) else None,

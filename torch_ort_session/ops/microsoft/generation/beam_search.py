@@ -129,5 +129,5 @@ def beam_search(
         length_penalty=1.0 if length_penalty is None else length_penalty,
         early=early_stopping == 1,
     )
-    found = search_beams(search, rules, goals, (num_beams, num_return_sequences), ctx)
-    return found.texts, found.scores, found.steps
+    beams = search_beams(search, rules, goals, (num_beams, num_return_sequences), ctx)
+    return beams.texts, beams.scores, beams.steps

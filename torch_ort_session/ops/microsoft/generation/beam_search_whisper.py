@@ -157,10 +157,10 @@ def whisper_beam_search(
         model_type,
         decoder_start_token_id,
     )
-    found = search_beams(search, rules, goals, (num_beams, num_return_sequences), ctx)
+    beams = search_beams(search, rules, goals, (num_beams, num_return_sequences), ctx)
     silence: Tensor | None = None
     if ctx.wants(4):
-        if not 0 <= no_speech_token_id < found.opening.shape[1]:
+        if not 0 <= no_speech_token_id < beams.opening.shape[1]:
             raise ValueError(f"no_speech_token_id {no_speech_token_id} is no token.")
-        silence = found.opening[:, no_speech_token_id].exp()
-    return found.texts, found.scores, found.steps, None, silence
+        silence = beams.opening[:, no_speech_token_id].exp()
+    return beams.texts, beams.scores, beams.steps, None, silence

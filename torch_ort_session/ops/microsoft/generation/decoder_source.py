@@ -48,17 +48,17 @@ class SourceDecoder:
         if mask is None and source.dim() == 2:
             # Padding in front is out of sight; behind it may be the token that ends the source.
             mask = ((source != pad).cumsum(1) > 0).to(torch.int32)
-        given = {
+        inputs = {
             "encoder_input_ids": source,
             "encoder_attention_mask": mask,
             "decoder_input_ids": forced.to(torch.int32),
         }
         names = input_names(encoder)
-        unknown = [name for name in names if given.get(name) is None]
+        unknown = [name for name in names if inputs.get(name) is None]
         if unknown:
             raise ValueError(f"the encoder has the input {unknown[0]}, which nothing is known of.")
-        made = ctx.bodies["encoder"](*(given[name] for name in names), lend=len(encoder.outputs))
-        outputs = [spread(each, beams) for each in made_by(made)]
+        results = ctx.bodies["encoder"](*(inputs[name] for name in names), lend=len(encoder.outputs))
+        outputs = [spread(each, beams) for each in made_by(results)]
         opened = encoder.outputs[0].name == "logits"
         self.text = spread(forced, beams).to(torch.int64)
         self.first = outputs[0] if opened else None

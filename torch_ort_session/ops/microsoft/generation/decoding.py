@@ -58,12 +58,12 @@ def bifurcation_detector(
             )
         agreed = (pred_tokens[:-1] == src_tokens[start:]).cumprod(0).sum()
         tokens = torch.cat((cur_tokens, pred_tokens[: int(agreed) + 1]))
-    found = -1
+    place = -1
     for size in range(min_ngram_size, min(max_ngram_size, tokens.shape[0], total) + 1):
         matches = (src_tokens.unfold(0, size, 1) == tokens[tokens.shape[0] - size :]).all(1)
         count = int(matches.sum())
         if count == 1:
-            found = int(matches.to(torch.uint8).argmax()) + size
+            place = int(matches.to(torch.uint8).argmax()) + size
         if count < 2:
             break
-    return tokens, torch.full_like(prev_suffix_match_idx, found)
+    return tokens, torch.full_like(prev_suffix_match_idx, place)

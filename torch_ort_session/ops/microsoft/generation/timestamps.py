@@ -66,7 +66,7 @@ def stamped(stamps: Stamps, scores: Tensor, text: Tensor) -> Tensor:
 
 
 def _among(token: Tensor, some: tuple[int, ...]) -> Tensor:
-    found = torch.zeros_like(token, dtype=torch.bool)
+    among = torch.zeros_like(token, dtype=torch.bool)
     for one in some:
-        found = found | (token == one)
-    return found
+        among = among | (token == one)
+    return among

@@ -60,9 +60,9 @@ def check_rules(rules: ScoreRules, batch: int, vocab: int) -> None:
         ("prefix_vocab_mask", rules.prefix_mask, (batch, vocab)),
         ("presence_mask", rules.presence, (batch, vocab)),
     )
-    for name, given, wanted in shaped:
-        if given is not None and tuple(given.shape) != wanted:
-            raise ValueError(f"{name} has shape {list(given.shape)}, not {list(wanted)}.")
+    for name, tensor, wanted in shaped:
+        if tensor is not None and tuple(tensor.shape) != wanted:
+            raise ValueError(f"{name} has shape {list(tensor.shape)}, not {list(wanted)}.")
 
 
 def ruled(rules: ScoreRules, scores: Tensor, text: Tensor, step: int, ctx: KernelContext) -> Tensor:

@@ -64,9 +64,9 @@ def put_rows(caches: list[Tensor], fresh: list[Tensor], starts: list[Tensor], wo
             count. None are put in front of the first row, nor behind the last one.
         word: The validation word.
     """
-    given = [*caches, *fresh, *starts] if word is None else [*caches, *fresh, *starts, word]
+    tensors = [*caches, *fresh, *starts] if word is None else [*caches, *fresh, *starts, word]
     dense = all(cache.stride(3) == 1 for cache in caches)
-    op = native.device_op("cache_append_", *given) if dense else None
+    op = native.device_op("cache_append_", *tensors) if dense else None
     if op is not None:
         op(caches, fresh, starts, word)
         return

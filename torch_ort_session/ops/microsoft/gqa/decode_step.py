@@ -143,7 +143,7 @@ def decode_step(
         return None
     place = None if tables is None or tables.position is None else _dense(tables.position)
     number, word = validation.noting(ctx.node)
-    made = op(
+    results = op(
         *(part if part is None or part.stride(2) == 1 else part.contiguous() for part in rows),
         *(part if part.stride(3) == 1 else part.contiguous() for part in (past_key, past_value)),
         _dense(last),
@@ -170,7 +170,7 @@ def decode_step(
         key_scale=scales[0] if scales else None,
         value_scale=scales[1] if scales else None,
     )
-    return Decoded(*made)
+    return Decoded(*results)
 
 
 def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
@@ -184,8 +184,8 @@ def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
     """
     op = native.device_op("cache_appended", past, fresh, start)
     assert op is not None, "the library that decodes appends"
-    made: Tensor = op(past, fresh, start, total)
-    return made
+    whole: Tensor = op(past, fresh, start, total)
+    return whole
 
 
 def _scales(how: Attending, past: Tensor) -> tuple[Tensor | None, Tensor | None] | None:

@@ -213,7 +213,7 @@ def votes_of(forest: Forest, x: Tensor, aggregate: str) -> tuple[Tensor, Tensor]
     how = _COMPILED.get(aggregate)
     if count is None or how is None or forest.members is not None:
         return tally(forest, leaves(forest, x), aggregate)
-    told: tuple[Tensor, Tensor] = count(
+    votes: tuple[Tensor, Tensor] = count(
         x.detach(),
         forest.roots,
         forest.thresholds.to(x.dtype),
@@ -224,7 +224,7 @@ def votes_of(forest: Forest, x: Tensor, aggregate: str) -> tuple[Tensor, Tensor]
         forest.columns,
         how,
     )
-    total, voted = told
+    total, voted = votes
     return (total / forest.roots.shape[0] if aggregate == "AVERAGE" else total), voted
 
 
@@ -243,8 +243,8 @@ def leaves(forest: Forest, x: Tensor) -> Tensor:
         if forest.members is not None:
             set_of_node, members, set_of_member = forest.members
             number = set_of_node[place].unsqueeze(-1)
-            found = (value.unsqueeze(-1) == members.to(x.dtype)) & (number == set_of_member)
-            outcome = torch.where(number.squeeze(-1) >= 0, found.any(-1).to(torch.int64), outcome)
+            is_member = (value.unsqueeze(-1) == members.to(x.dtype)) & (number == set_of_member)
+            outcome = torch.where(number.squeeze(-1) >= 0, is_member.any(-1).to(torch.int64), outcome)
         place = forest.following[place * 4 + torch.where(value.isnan(), 3, outcome)]
     return place
 

@@ -53,10 +53,10 @@ def convolution(
     Returns:
         [N, M, O1, O2], channels last.
     """
-    made: Tensor = torch.ops.mkldnn._convolution_pointwise(
+    y: Tensor = torch.ops.mkldnn._convolution_pointwise(
         x, w, b, pads, strides, dilations, groups, "none", [], ""
     )
-    return made
+    return y
 
 
 def volumes(
@@ -108,10 +108,10 @@ def transposed(
     Returns:
         [N, M, O1, O2], channels last.
     """
-    made: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
+    y: Tensor = torch.ops.mkldnn._convolution_transpose_pointwise(
         x, w, b, over.pads, over.extra, over.strides, over.dilations, groups, "none", [], ""
     )
-    return made
+    return y
 
 
 def _wrapped(tensor: Tensor) -> bool:

@@ -215,17 +215,17 @@ def _values_and_places(x: Tensor, over: Geometry, ceil: bool) -> tuple[Tensor, T
 
 
 def _flat_index(
-    found: Tensor, padded: torch.Size, sizes: torch.Size, shift: list[int], storage_order: int
+    places: Tensor, padded: torch.Size, sizes: torch.Size, shift: list[int], storage_order: int
 ) -> Tensor:
     """Indices within a padded channel as indices into the whole unpadded tensor, in the order asked for."""
-    planes = torch.arange(found.shape[0] * found.shape[1], device=found.device) * math.prod(sizes)
-    planes = planes.reshape(found.shape[0], found.shape[1], *[1] * len(sizes))
+    planes = torch.arange(places.shape[0] * places.shape[1], device=places.device) * math.prod(sizes)
+    planes = planes.reshape(places.shape[0], places.shape[1], *[1] * len(sizes))
     if storage_order == 0 and padded == sizes:
-        return found + planes
+        return places + planes
     coordinates = []
     for size, begin in zip(reversed(padded), reversed(shift), strict=True):
-        coordinates.append(found % size - begin)
-        found = found // size
+        coordinates.append(places % size - begin)
+        places = places // size
     total, step = planes, 1
     for axis in range(len(sizes)) if storage_order else reversed(range(len(sizes))):
         total = total + coordinates[len(sizes) - 1 - axis] * step

@@ -158,10 +158,10 @@ def _plans(
     lengths = [x.shape[axis] for axis in chosen]
     if not scales and sizes is None:
         raise ValueError("Resize needs scales or sizes; this node gives neither.")
-    for name, given, expected in (("scales", scales, 1), ("sizes", sizes, 1), ("roi", roi, 2)):
-        if given and len(given) != expected * len(chosen):
+    for name, values, expected in (("scales", scales, 1), ("sizes", sizes, 1), ("roi", roi, 2)):
+        if values and len(values) != expected * len(chosen):
             raise ValueError(
-                f"{name} has {len(given)} values where {len(chosen)} resized axes need "
+                f"{name} has {len(values)} values where {len(chosen)} resized axes need "
                 f"{expected * len(chosen)}."
             )
     if scales:
