@@ -43,8 +43,7 @@ def visible(
     *,
     causal: bool,
     offset: int | Tensor = 0,
-    left: int = -1,
-    right: int = -1,
+    window: tuple[int, int] = (-1, -1),
     valid: Tensor | None = None,
 ) -> Tensor | None:
     """Which keys each query may attend, as bools broadcastable to [B, 1, L, S]; None when it is all.
@@ -55,10 +54,10 @@ def visible(
         device: Where to make the mask.
         causal: Whether query ``i`` sees no key after ``i + offset``.
         offset: Position of the first query among the keys, or one position a sample [B].
-        left: Number of earlier keys in sight, -1 for no bound.
-        right: Number of later keys in sight, -1 for no bound.
+        window: Numbers of earlier and of later keys in sight, -1 for no bound.
         valid: Number of keys that count, by sample [B].
     """
+    left, right = window
     if isinstance(offset, int) and offset >= keys - 1:
         causal = False
     bounded = causal or left >= 0 or right >= 0

@@ -202,15 +202,13 @@ def _attention(
     if fast and bare and (not choices.causal or past_key is None):
         y = fused(q, k, v, None, causal=choices.causal, scale=choices.scale)
         return _finish(y, flat), present_key, present_value, None
-    left, right = choices.window
     allowed = visible(
         queries,
         keys,
         q.device,
         causal=choices.causal,
         offset=offset,
-        left=left,
-        right=right,
+        window=choices.window,
         valid=lengths,
     )
     if mask is not None:

@@ -195,7 +195,7 @@ def _grown(
         before.device,
         causal=config.causal,
         offset=before,
-        left=config.window - 1 if config.window > 0 else -1,
+        window=(config.window - 1 if config.window > 0 else -1, -1),
         valid=None if config.causal else extents.valid,
     )
     if how.bias is not None:

@@ -100,22 +100,14 @@ def decode_step(
 
     Returns:
         None where plain ops have to do it: without the op for the device, for many rows, where gradients are
-        wanted, where nobody asks about bad data, and for what is not of one float type.
+        wanted, where bad data is not noted, and for what is not of one float type.
     """
     query, past_key, past_value = rows[0], *past
     config = how.config
     validation = ctx.validation
     if past_key is None or past_value is None or validation is None or not validation.on:
         return None
-    length = query.shape[1]
-    if not 0 < length <= _MOST_ROWS or not query.shape[0]:
-        return None
-    if config.rolling or how.counts is not None:
-        if config.rolling and not 0 < config.window <= past_key.shape[2]:
-            return None
-        if how.counts is not None and how.counts.dtype is not torch.int32:
-            return None
-    elif length == total and length > 1:
+    if last.dtype is not torch.int32 or not _is_step(query, past_key, total, how):
         return None
     turning = () if tables is None else (tables.cos, tables.sin)
     norms = (None, None) if how.norms is None else how.norms
@@ -126,17 +118,11 @@ def decode_step(
     elif any(scale is None for scale in scales) or past_value.dtype is not past_key.dtype:
         return None
     width = past_key.shape[3] * (2 if how.stored[0].packed else 1)
-    if (
-        query.dtype not in _FLOATS
-        or any(t.dtype is not query.dtype for t in floats)
-        or differentiated(*floats)
-    ):
+    if query.dtype not in _FLOATS or any(t.dtype is not query.dtype for t in floats):
         return None
-    if last.dtype is not torch.int32 or past_key.shape != past_value.shape or width == 0:
+    if width == 0 or past_key.shape != past_value.shape or differentiated(*floats):
         return None
     if query.is_cuda and width > _WIDEST_ON_CUDA:
-        return None
-    if how.bias is not None and (how.bias.dim() != 4 or how.bias.shape[3] < max(total, length)):
         return None
     op = native.device_op("gqa_decode", *floats, *past, last, how.counts, *(scales or ()))
     if op is None:
@@ -171,6 +157,21 @@ def decode_step(
         value_scale=scales[1] if scales else None,
     )
     return Decoded(*results)
+
+
+def _is_step(query: Tensor, past: Tensor, total: int, how: Attending) -> bool:
+    """Whether there are as few new rows as the op is made for, and lengths and bias are in its form."""
+    batch, length = query.shape[:2]
+    if not 0 < length <= _MOST_ROWS or not batch:
+        return False
+    if how.config.rolling or how.counts is not None:
+        if how.config.rolling and not 0 < how.config.window <= past.shape[2]:
+            return False
+        if how.counts is not None and how.counts.dtype is not torch.int32:
+            return False
+    elif length == total and length > 1:
+        return False
+    return how.bias is None or (how.bias.dim() == 4 and how.bias.shape[3] >= max(total, length))
 
 
 def present(past: Tensor, fresh: Tensor, start: Tensor, total: int) -> Tensor:
