@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torch_ort_session.trace.observer import RUN
-
-if TYPE_CHECKING:
-    from torch_ort_session.trace.timeline import Timeline
+from torch_ort_session.trace.observer import RUN, Spans
 
 
-def events(timeline: Timeline) -> list[dict[str, Any]]:
+def events(timeline: Spans) -> list[dict[str, Any]]:
     """A timeline's spans as complete events, its counters as counter events, times in microseconds."""
     process = os.getpid()
     name = f"torch_ort_session {timeline.title}".rstrip()
@@ -50,7 +47,7 @@ def events(timeline: Timeline) -> list[dict[str, Any]]:
     return found
 
 
-def write(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+def write(timeline: Spans, path: str | os.PathLike[str]) -> None:
     """Write a timeline as one JSON object.
 
     Args:

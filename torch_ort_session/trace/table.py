@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT
-
-if TYPE_CHECKING:
-    from torch_ort_session.trace.timeline import Span, Timeline
+from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT, Span, Spans
 
 _OPERATORS = 10
 _PHASES = ("setup", "resolve", "trace", "bind", "regions", "collect")
 
 
-def table(timeline: Timeline, operators: int = _OPERATORS) -> str:
+def table(timeline: Spans, operators: int = _OPERATORS) -> str:
     """Runs, their phases, segments and seams with reasons, and the operators that took the longest.
 
     Args:
