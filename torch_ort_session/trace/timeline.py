@@ -15,8 +15,6 @@ from torch_ort_session.trace.chrome import write
 from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT, Facts, Span, label, profiled
 from torch_ort_session.trace.table import table
 
-_STEPS = (SEGMENT, SEAM, OP)
-
 
 class Timeline:
     """What the runs of a session did while it was traced; times are the host's.
