@@ -15,14 +15,21 @@ from torch_ort_session.errors import (
     SessionError,
     UnsupportedOpError,
 )
+from torch_ort_session.explain.backend import BackendReport
 from torch_ort_session.ir.ports import Port
 from torch_ort_session.options import Bucket, Limits, Options
+from torch_ort_session.plan.partition.report import DeclineReport
+from torch_ort_session.plan.plan import Plan
+from torch_ort_session.runtime.bindings.attached import Snapshot
+from torch_ort_session.runtime.values.results import Outputs
 from torch_ort_session.session import Session, load
 
 __all__ = [
+    "BackendReport",
     "Binding",
     "Bucket",
     "CaptureError",
+    "DeclineReport",
     "DeviceIndexError",
     "DeviceValidationError",
     "InputError",
@@ -30,10 +37,13 @@ __all__ = [
     "Limits",
     "ModelError",
     "Options",
+    "Outputs",
+    "Plan",
     "PlanError",
     "Port",
     "Session",
     "SessionError",
+    "Snapshot",
     "UnsupportedOpError",
     "__version__",
     "load",

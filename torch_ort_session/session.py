@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ort_session.errors import InputError
+from torch_ort_session.explain.backend import BackendReport, backend_report
 from torch_ort_session.explain.entries import describe_entries, statistics
 from torch_ort_session.explain.explain import explain
 from torch_ort_session.explain.planned import plan_of
@@ -21,7 +22,6 @@ from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.runtime.engine.engine import Engine
 from torch_ort_session.runtime.engine.run import as_run, completed
-from torch_ort_session.runtime.recorders.backend import BackendReport, backend_report
 from torch_ort_session.runtime.validation.validator import routes_of
 from torch_ort_session.runtime.values.context import RunModes, resolve_device
 from torch_ort_session.runtime.values.results import Outputs, wanted_names
@@ -181,8 +181,8 @@ class Session:
     def backend_report(self) -> BackendReport:
         """What the session runs with: torch, the compiled extension, what records, which kernels use it."""
         with self._engine.lock:
-            dispatcher, ready = self._engine.state.dispatcher, self._engine.state.dispatcher.rules.ready
-            return backend_report(ready, self._engine.options.capture, self.graph, dispatcher.quarantined)
+            dispatcher, capture = self._engine.state.dispatcher, self._engine.options.capture
+            return backend_report(dispatcher.rules.stamp, capture, self.graph, dispatcher.quarantined)
 
     def release_memory(self) -> None:
         """Drop every capture and its memory, at the end of a run within one; signatures warm up again."""

@@ -9,16 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from expecttest import assert_expected_inline
 from onnx import save
 from textmodel import model
 from torch import Tensor
 
 from torch_ort_session.cli import backend
+from torch_ort_session.explain.backend import Extension, Readiness
 from torch_ort_session.ops import native
 from torch_ort_session.ops.kernel import kernel, kernels_of
-from torch_ort_session.runtime.recorders.backend import Extension, Readiness
+from torch_ort_session.runtime.recorders.backend import Stamp
 
 GOOD = Readiness(
     "cpu",
@@ -64,11 +64,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def given(patch: pytest.MonkeyPatch, ready: Readiness) -> None:
-    def found(device: torch.device) -> Readiness:
+    def readiness(stamp: Stamp) -> Readiness:
         return ready
 
-    patch.setattr(backend, "ready_on", found)
-    patch.setattr("torch_ort_session.runtime.engine.engine.ready_on", found)
+    patch.setattr(backend, "readiness", readiness)
+    patch.setattr("torch_ort_session.explain.backend.readiness", readiness)
 
 
 def test_m22_what_is_compiled(command, few: None, monkeypatch: pytest.MonkeyPatch) -> None:

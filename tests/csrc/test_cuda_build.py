@@ -10,13 +10,13 @@ import torch
 from hostcuda import ROOT
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from torch_ort_session.explain.backend import BackendReport, Extension, NativeUse, Readiness
 from torch_ort_session.ops import native
 from torch_ort_session.ops.common.norms import row_norm
 from torch_ort_session.ops.kernel import kernels_of
 from torch_ort_session.ops.microsoft import norm
 from torch_ort_session.ops.microsoft.norm import skip_simplified_layer_normalization
 from torch_ort_session.ops.native import checks as native_checks
-from torch_ort_session.runtime.recorders.backend import BackendReport, Extension, NativeUse, Readiness
 from torch_ort_session.runtime.validation import validator as validation
 
 needs_extension = pytest.mark.skipif(

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from expecttest import assert_expected_inline
+from finishing import finish
 from tapelab import data, forked, load_provoking_ops, needs_extension, tape_recorder
 
 from torch_ort_session.ops.native import checks as native_checks
@@ -41,7 +42,7 @@ def made(
     """A finished recording of a body, and its result."""
     results: list[torch.Tensor] = []
     recording = tape_recorder(**options).record(lambda: results.append(body(x)))
-    recording.finish(results, [x])
+    finish(recording, [*results, x])
     return recording, results[0]
 
 
@@ -221,7 +222,7 @@ def test_tapes_may_share_a_block_when_they_take_turns() -> None:
     for _ in range(2):
         results: list[torch.Tensor] = []
         recording = tape_recorder().record(lambda results=results: results.append(network(x)))
-        recording.finish(results, [x], lambda nbytes: block[256 : 256 + nbytes])
+        finish(recording, [*results, x], lambda nbytes: block[256 : 256 + nbytes])
         made_of.append((recording, results[0]))
     x.copy_(data(1))
     for recording, result in made_of:
@@ -446,7 +447,7 @@ def test_m11_a_replay_under_a_word_clears_it_and_tells_of_a_fault() -> None:
     index = torch.tensor([0, 2])
     results: list[torch.Tensor] = []
     recording = tape_recorder().record(lambda: results.append(check(index, 3, 5, word)))
-    recording.finish(results, [index, word])
+    finish(recording, [*results, index, word])
     word.fill_(9)
     assert recording.replay(word) is False and word.tolist() == [0] * layout.SIZE
     index.copy_(torch.tensor([0, 7]))

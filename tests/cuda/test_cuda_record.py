@@ -13,8 +13,9 @@ import torch
 from cudalab import KINDS, RealLab, make_lab
 from expecttest import assert_expected_inline
 from fake_driver import FakeError, FakeLab
+from finishing import allocated, finish
 
-from torch_ort_session.runtime.recorders.api import Refused
+from torch_ort_session.runtime.recorders.api import Refused, Shared, Use
 from torch_ort_session.runtime.recorders.cuda import CudaRecorder
 
 CUDA = torch.device("cuda", 0)
@@ -46,7 +47,7 @@ def test_h1_after_record_the_effects_took_place_once(lab: Any) -> None:
 def test_replay_reads_what_its_inputs_hold_now(lab: Any) -> None:
     x, results = lab.tensor(1.0), []
     recording = recorder(lab).record(lambda: results.append(lab.plus(x, 10.0)))
-    recording.finish(results, [x])
+    finish(recording, [*results, x])
     assert lab.read(results[0]) == 11.0
     lab.fill_(x, 5.0)
     recording.replay()
@@ -127,8 +128,8 @@ def test_h2_regions_of_one_plan_replay_in_order_and_share_values(lab: Any) -> No
     x, first, second = lab.tensor(1.0), [], []
     one = made.record(lambda: first.append(lab.plus(lab.plus(x, 1.0), 1.0)))
     two = made.record(lambda: second.append(lab.plus(first[0], 100.0)))
-    one.finish(first, [x])
-    two.finish(second, first)
+    shared = [Shared(value, Use.HELD, None, 2) for value in (x, *first, *second)]
+    assert one.finish_all([one, two], shared, allocated).stats.calls == 2
     for value in (5.0, 7.0):
         lab.fill_(x, value)
         one.replay()
@@ -143,7 +144,7 @@ def test_h2_kept_results_are_held(fake: FakeLab) -> None:
     results: list[Any] = []
     x = fake.tensor(1.0)
     recording = recorder(fake).record(lambda: results.append(fake.plus(x, 1.0)))
-    recording.finish(results)
+    finish(recording, results)
     watch = weakref.ref(results[0])
     results.clear()
     gc.collect()
@@ -396,7 +397,7 @@ def test_h10_a_random_op_replays_with_fresh_numbers() -> None:
     lab = RealLab()
     results: list[torch.Tensor] = []
     recording = recorder(lab).record(lambda: results.append(torch.randn(64, device="cuda")))
-    recording.finish(results)
+    finish(recording, results)
     before = results[0].clone()
     recording.replay()
     assert not torch.equal(before, results[0])

@@ -94,9 +94,11 @@ def test_the_names_offered() -> None:
     assert_expected_inline(
         "\n".join(torch_ort_session.__all__),
         """\
+BackendReport
 Binding
 Bucket
 CaptureError
+DeclineReport
 DeviceIndexError
 DeviceValidationError
 InputError
@@ -104,10 +106,13 @@ KernelError
 Limits
 ModelError
 Options
+Outputs
+Plan
 PlanError
 Port
 Session
 SessionError
+Snapshot
 UnsupportedOpError
 __version__
 load""",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from finishing import finish
 from runtime.capturelab import CHAIN, agree, counted, entries, pair, states, warmed
 from tapelab import needs_extension, tape_recorder
 
@@ -151,7 +152,7 @@ def test_m17_what_a_seam_reads_is_copied_and_what_it_does_not_read_leaves() -> N
 def test_m8_a_replay_that_fails_half_way_gives_nothing_and_takes_nothing_back() -> None:
     x, w, results = torch.rand(8), torch.rand(8), []
     recording = tape_recorder().record(lambda: results.extend([x.exp(), torch.add(x, w)]))
-    recording.finish([], [x, w, *results])
+    finish(recording, [x, w, *results])
     w.resize_(3)
     with pytest.raises(RuntimeError, match="size"):
         recording.replay()

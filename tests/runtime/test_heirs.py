@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from finishing import finish
 from tapelab import needs_extension, tape_recorder, trial
 
 from torch_ort_session.plan.memory.slots import Interval
@@ -81,9 +82,8 @@ def test_m13_a_result_takes_the_slot_of_an_argument_that_nobody_reads_afterwards
     x, results = torch.arange(4096.0).view(64, 64) / 999, []
     expected = body(x)
     recording = tape_recorder().record(lambda: results.append(body(x)))
-    recording.finish(results, [x])
-    assert recording.stats.arena == slots * SIZE
-    assert recording.stats.bound == slots * SIZE
+    stats = finish(recording, [*results, x])
+    assert stats.arena == stats.bound == slots * SIZE
     for turn in range(3):
         x.add_(turn)
         expected = body(x)
@@ -109,7 +109,7 @@ def test_m13_what_outlives_the_recording_is_not_written_over() -> None:
         held.append(torch.exp(held[0]))
 
     recording = tape_recorder().record(body)
-    recording.finish(held, [x])
+    finish(recording, [*held, x])
     x.fill_(0.5)
     recording.replay()
     assert torch.equal(held[0], x * 2)

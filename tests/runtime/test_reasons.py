@@ -87,9 +87,9 @@ def growth() -> list[Decline]:
 def not_warmed() -> list[Decline]:
     session = session_on(TWO)
     warmed(session, X, 3)
-    policy = session._engine.state.dispatcher
-    other = dataclasses.replace(policy.rules.ready, torch="another torch")
-    policy.rules = dataclasses.replace(policy.rules, ready=other)
+    dispatcher = session._engine.state.dispatcher
+    other = dispatcher.rules.stamp._replace(library="another build")
+    dispatcher.rules = dataclasses.replace(dispatcher.rules, stamp=other)
     return after(session, 1)
 
 

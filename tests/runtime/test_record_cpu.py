@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from expecttest import assert_expected_inline
+from finishing import finish
 from pytape import PyTapes
 from tapecases import CASES
 from tapelab import data, load_provoking_ops, needs_extension, tape_recorder, trial
@@ -156,7 +157,7 @@ def test_two_threads_record_at_the_same_time() -> None:
             for turn in range(10):
                 x, results = data(seed + turn), []
                 recording = tape_recorder().record(lambda x=x, results=results: results.append(chain(x)))
-                recording.finish(results, [x])
+                finish(recording, [*results, x])
                 x.mul_(2)
                 recording.replay()
                 wrong.extend([] if torch.equal(results[0], chain(x)) else [seed])
@@ -182,8 +183,7 @@ def test_views_are_not_replayed(make: Callable[[], Recorder]) -> None:
 def test_a_copy_is_written_in_place(make: Callable[[], Recorder]) -> None:
     x = data(0)
     recording = make().record(lambda: x.t().contiguous().to(torch.float64).sum(0))
-    recording.finish([], [x])
-    assert recording.stats.fresh == 0
+    assert finish(recording, [x]).fresh == 0
 
 
 # Results that alias each other, or that a call both writes and gives, are more than a copy can rebuild.
@@ -210,9 +210,8 @@ def chain(x: torch.Tensor) -> torch.Tensor:
 def test_slots_are_shared_and_functional_results_are_released() -> None:
     x, results = torch.ones(128, 128), []
     recording = tape_recorder().record(lambda: results.append(chain(x)))
-    recording.finish(results, [x])
     size = 128 * 128 * 4
-    assert recording.stats == RecordingStats(
+    assert finish(recording, [*results, x]) == RecordingStats(
         calls=11,
         views=0,
         arena=size,
@@ -236,8 +235,7 @@ def test_the_block_comes_from_the_caller() -> None:
         return torch.empty(nbytes, dtype=torch.uint8)
 
     recording = tape_recorder().record(lambda: results.append(chain(x)))
-    recording.finish(results, [x], block)
-    assert asked == [recording.stats.arena]
+    assert asked == [] and [finish(recording, [*results, x], block).arena] == asked
 
 
 @needs_extension
@@ -250,7 +248,7 @@ def test_slots_lie_within_the_part_of_memory_that_is_given() -> None:
         x.copy_(held[0])
 
     recording = tape_recorder().record(body)
-    recording.finish([], [x], lambda nbytes: memory[1024 : 1024 + nbytes])
+    finish(recording, [x], lambda nbytes: memory[1024 : 1024 + nbytes])
     assert held[0].data_ptr() == memory.data_ptr() + 1024
 
 
@@ -265,7 +263,7 @@ def test_a_recording_holds_its_block_until_it_is_closed() -> None:
         return made
 
     recording = tape_recorder().record(lambda: results.append(chain(x)))
-    recording.finish(results, [x], block)
+    finish(recording, [*results, x], block)
     assert blocks[0]() is not None
     recording.close()
     assert blocks[0]() is None
@@ -276,16 +274,16 @@ def test_a_block_that_is_too_small_is_refused() -> None:
     x, results = torch.ones(128, 128), []
     recording = tape_recorder().record(lambda: results.append(chain(x)))
     with pytest.raises(RuntimeError, match="leaves its block"):
-        recording.finish(results, [x], lambda nbytes: torch.empty(nbytes - 1, dtype=torch.uint8))
+        finish(recording, [*results, x], lambda nbytes: torch.empty(nbytes - 1, dtype=torch.uint8))
 
 
 @needs_extension
 def test_a_recording_is_finished_once() -> None:
     x, results = data(0), []
     recording = tape_recorder().record(lambda: results.append(chain(x)))
-    recording.finish(results, [x])
+    finish(recording, [*results, x])
     with pytest.raises(RuntimeError, match="planned once"):
-        recording.finish(results, [x])
+        finish(recording, [*results, x])
 
 
 @needs_extension
@@ -306,9 +304,9 @@ def test_what_is_foreign_is_neither_placed_nor_released() -> None:
         results.append(held[0] + held[1])
 
     recording = tape_recorder().record(body)
-    recording.finish(results, [x, *held])
+    stats = finish(recording, [*results, x, *held])
     recording.replay()
-    assert recording.stats.arena == recording.stats.fresh == 0
+    assert stats.arena == stats.fresh == 0
     assert torch.equal(held[0] + held[1], results[0])
 
 
@@ -316,7 +314,7 @@ def test_what_is_foreign_is_neither_placed_nor_released() -> None:
 def test_a_view_of_a_result_keeps_all_of_it() -> None:
     x, results = data(0), []
     recording = tape_recorder().record(lambda: results.append((x * 2).t()[1:3]))
-    recording.finish(results, [x])
+    finish(recording, [*results, x])
     x.copy_(data(1))
     recording.replay()
     assert torch.equal(results[0], (data(1) * 2).t()[1:3])
@@ -327,5 +325,5 @@ def test_m3_a_result_in_memory_that_no_recorded_call_wrote_is_refused() -> None:
     x, results = data(0), []
     recording = tape_recorder().record(lambda: results.append(torch._shape_as_tensor(x)))
     with pytest.raises(Refused, match="a result lies in memory that no recorded call wrote"):
-        recording.finish(results)
-    recording.finish([])
+        finish(recording, results)
+    finish(recording, [])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from finishing import finish, finish_run
 from runtime.capturelab import agree, pair
 from tapelab import needs_extension, tape_recorder
 
@@ -43,7 +44,7 @@ def test_m16_nothing_in_the_block_counts_from_one_replay_to_the_next(body: Body)
     expected = body(x.clone(), w)
     results: list[torch.Tensor] = []
     recording = tape_recorder(poison=False).record(lambda: results.extend(body(x, w)))
-    recording.finish(results, [x, w, *results], block, [x])
+    stats = finish_run(recording, [x], results, [w], block)
     assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
     for turn in range(3):
         blocks[0].fill_(0xFF)
@@ -52,7 +53,7 @@ def test_m16_nothing_in_the_block_counts_from_one_replay_to_the_next(body: Body)
         expected = body(feed, w)
         recording.replay()
         assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
-    assert recording.stats.inputs == SIZE
+    assert stats.inputs == SIZE
 
 
 @needs_extension
@@ -61,8 +62,7 @@ def test_m16_a_feed_lies_in_the_block_until_its_last_reader_and_a_result_from_it
     recording = tape_recorder(poison=False).record(
         lambda: results.append(torch.cumsum(torch.cumsum(torch.cumsum(x, 0), 0), 0))
     )
-    recording.finish(results, [x, *results], None, [x])
-    stats = recording.stats
+    stats = finish_run(recording, [x], results)
     assert (stats.arena, stats.kept, stats.slotted) == (2 * SIZE, 0, 4 * SIZE)
     places = sorted(t.data_ptr() for t in (x, results[0]))
     assert places[1] - places[0] == SIZE
@@ -72,8 +72,8 @@ def test_m16_a_feed_lies_in_the_block_until_its_last_reader_and_a_result_from_it
 def test_m16_where_others_follow_feeds_and_results_stay_out_of_the_block() -> None:
     x, results = torch.rand(64, 64), []
     recording = tape_recorder(poison=False).record(lambda: results.append(x * 2))
-    recording.finish(results, [x, *results])
-    assert (recording.stats.arena, recording.stats.kept) == (0, SIZE)
+    stats = finish(recording, [x, *results])
+    assert (stats.arena, stats.kept) == (0, SIZE)
 
 
 FEEDS, CONSTANTS = "(float[n] x, float[n] w)", "<int64 zero = {0}, int64[1] flat = {-1}>"

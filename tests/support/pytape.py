@@ -102,7 +102,7 @@ class PyTapes:
     def place(self, tensor: torch.Tensor, block: torch.Tensor, offset: int) -> None:
         assert offset + tensor.untyped_storage().nbytes() <= block.numel()
 
-    def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def give(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return [result.clone() for result in results]
 
     def holders(self, tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from finishing import finish
 
 from torch_ort_session.ops import native
 from torch_ort_session.runtime.recorders.api import Diverged, Recorder, Refused
@@ -78,7 +79,7 @@ def trial(body: Body, recorder: Recorder | None = None, *, turns: int = 3) -> st
         finding = compare(results, before)
         if finding:
             return f"recording: {finding}"
-        recording.finish(results, [x])
+        finish(recording, [*results, x])
         for turn in range(1, turns + 1):
             x.copy_(data(turn))
             try:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from torch_ort_session.cli.common import count, print_json, table
+from torch_ort_session.explain.backend import Extension, Readiness, name_of, readiness
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.fused import FUSED
-from torch_ort_session.runtime.recorders.backend import Extension, Readiness, name_of, ready_on
+from torch_ort_session.runtime.recorders.backend import stamp_of
 
 
 def show_native(domain: str | None, as_json: bool) -> int:
@@ -20,7 +21,7 @@ def show_native(domain: str | None, as_json: bool) -> int:
         domain: The only domain to show kernels of; None shows all.
         as_json: Whether to print JSON.
     """
-    ready = ready_on(torch.device("cpu"))
+    ready = readiness(stamp_of(torch.device("cpu")))
     found = ready.extension
     kernels = [
         (name_of(where, kernel.op), kernel.since, *_parted(kernel.native, ready))

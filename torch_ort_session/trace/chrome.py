@@ -8,29 +8,25 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torch_ort_session.trace.observer import RUN
-
-if TYPE_CHECKING:
-    from torch_ort_session.trace.timeline import Timeline
+from torch_ort_session.trace.observer import RUN, Spans
 
 
-def events(timeline: Timeline) -> list[dict[str, Any]]:
+def events(timeline: Spans) -> list[dict[str, Any]]:
     """A timeline's spans as complete events, its counters as counter events, times in microseconds."""
     process = os.getpid()
     name = f"torch_ort_session {timeline.title}".rstrip()
-    found: list[dict[str, Any]] = [
+    listed: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
     ]
-    spans = timeline.spans
-    for thread in dict.fromkeys(span.thread for span in spans):
+    for thread in dict.fromkeys(span.thread for span in timeline.spans):
         label = {"name": f"runs on thread {thread}"}
-        found.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": label})
+        listed.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": label})
     totals: dict[str, int] = {}
-    for span in spans:
+    for span in timeline.spans:
         place: dict[str, Any] = {"pid": process, "tid": span.thread}
-        found.append(
+        listed.append(
             {
                 "ph": "X",
                 "name": span.name,
@@ -46,11 +42,11 @@ def events(timeline: Timeline) -> list[dict[str, Any]]:
                 if key in timeline.counters and isinstance(value, int):
                     totals[key] = totals.get(key, 0) + value
                     args = {key: totals[key]}
-                    found.append({"ph": "C", "name": key, "ts": span.end / 1e3, **place, "args": args})
-    return found
+                    listed.append({"ph": "C", "name": key, "ts": span.end / 1e3, **place, "args": args})
+    return listed
 
 
-def write(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+def write(timeline: Spans, path: str | os.PathLike[str]) -> None:
     """Write a timeline as one JSON object.
 
     Args:

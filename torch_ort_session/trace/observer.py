@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import torch
@@ -16,6 +18,43 @@ SEAM: Final = "seam"
 OP: Final = "op"
 PHASE: Final = "phase"
 RUN: Final = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time.
+
+    Attributes:
+        kind: ``run``, ``phase``, ``segment``, ``seam`` or ``op``.
+        name: Of a run its outputs, of a step its operator.
+        start: Nanoseconds since the timeline was made.
+        end: The same.
+        thread: Native id of the thread.
+        facts: What else is known: node, region, reason, bytes, the error that ended it.
+    """
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    thread: int
+    facts: Facts = field(default_factory=dict)
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds."""
+        return self.end - self.start
+
+
+class Spans(Protocol):
+    """What is written of a timeline."""
+
+    title: str
+    counters: Counter[str]
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All spans in the order in which they began, outer ones first."""
 
 
 class Observer(Protocol):

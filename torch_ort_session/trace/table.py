@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
-from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT
-
-if TYPE_CHECKING:
-    from torch_ort_session.trace.timeline import Span, Timeline
+from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT, Span, Spans
 
 _OPERATORS = 10
 _PHASES = ("setup", "resolve", "trace", "bind", "regions", "collect")
 
 
-def table(timeline: Timeline, operators: int = _OPERATORS) -> str:
+def table(timeline: Spans, operators: int = _OPERATORS) -> str:
     """Runs, their phases, segments and seams with reasons, and the operators that took the longest.
 
     Args:
@@ -27,21 +23,21 @@ def table(timeline: Timeline, operators: int = _OPERATORS) -> str:
     if not runs:
         return f"{timeline.title}: no run".lstrip(": ")
     rows: list[tuple[str, str, str, str, str]] = []
-    for head, kinds, named in (
-        ("", (RUN,), lambda span: str(span.facts.get("decision", "run"))),
-        ("  ", (PHASE,), lambda span: span.name),
-        ("    ", (SEGMENT,), lambda span: span.name),
-        ("    ", (SEAM,), _seam),
+    for head, kind, named in (
+        ("", RUN, _decision),
+        ("  ", PHASE, _name),
+        ("    ", SEGMENT, _name),
+        ("    ", SEAM, _seam),
     ):
-        grouped = _grouped(spans, kinds, named)
-        if kinds == (PHASE,):
+        grouped = _grouped(spans, kind, named)
+        if kind == PHASE:
             grouped.sort(key=lambda item: _PHASES.index(item[0]))
-        rows += [_row(head + name, found, whole) for name, found in grouped]
-    ranked = _grouped(spans, (OP,), lambda span: span.name)
+        rows += [_row(head + name, group, whole) for name, group in grouped]
+    ranked = _grouped(spans, OP, _name)
     ranked.sort(key=lambda item: (-sum(span.duration for span in item[1]), item[0]))
-    rows += [_row(f"    {name}", found, whole) for name, found in ranked[:operators]]
+    rows += [_row(f"    {name}", group, whole) for name, group in ranked[:operators]]
     if len(ranked) > operators:
-        rest = [span for _, found in ranked[operators:] for span in found]
+        rest = [span for _, group in ranked[operators:] for span in group]
         rows.append(_row(f"    {len(ranked) - operators} more operators", rest, whole))
     title = f"{timeline.title}: {_count(len(runs), 'run')}".lstrip(": ")
     parts = [title, _columns(("", "count", "total ms", "mean us", "share"), rows)]
@@ -51,18 +47,25 @@ def table(timeline: Timeline, operators: int = _OPERATORS) -> str:
     return "\n".join(parts)
 
 
+def _name(span: Span) -> str:
+    return span.name
+
+
+def _decision(span: Span) -> str:
+    return str(span.facts.get("decision", "run"))
+
+
 def _seam(span: Span) -> str:
     why = span.facts.get("why")
     return f"seam {span.name}: {why}" if why else f"seam {span.name}"
 
 
-def _grouped(spans: Iterable[Span], kinds: tuple[str, ...], named: object) -> list[tuple[str, list[Span]]]:
-    assert callable(named)
-    found: dict[str, list[Span]] = {}
+def _grouped(spans: Iterable[Span], kind: str, named: Callable[[Span], str]) -> list[tuple[str, list[Span]]]:
+    groups: dict[str, list[Span]] = {}
     for span in spans:
-        if span.kind in kinds:
-            found.setdefault(named(span), []).append(span)
-    return list(found.items())
+        if span.kind == kind:
+            groups.setdefault(named(span), []).append(span)
+    return list(groups.items())
 
 
 def _row(name: str, spans: Sequence[Span], whole: int) -> tuple[str, str, str, str, str]:

@@ -9,38 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from types import TracebackType
 
-from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT, Facts, label, profiled
-
-_STEPS = (SEGMENT, SEAM, OP)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of time.
-
-    Attributes:
-        kind: ``run``, ``phase``, ``segment``, ``seam`` or ``op``.
-        name: Of a run its outputs, of a step its operator.
-        start: Nanoseconds since the timeline was made.
-        end: The same.
-        thread: Native id of the thread.
-        facts: What else is known: node, region, reason, bytes, the error that ended it.
-    """
-
-    kind: str
-    name: str
-    start: int
-    end: int
-    thread: int
-    facts: Facts = field(default_factory=dict)
-
-    @property
-    def duration(self) -> int:
-        """Nanoseconds."""
-        return self.end - self.start
+from torch_ort_session.trace.chrome import write
+from torch_ort_session.trace.observer import OP, PHASE, RUN, SEAM, SEGMENT, Facts, Span, label, profiled
+from torch_ort_session.trace.table import table
 
 
 class Timeline:
@@ -118,13 +91,9 @@ class Timeline:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that Perfetto (https://ui.perfetto.dev) and ``chrome://tracing`` open."""
-        from torch_ort_session.trace.chrome import write
-
         write(self, path)
 
     def __str__(self) -> str:
-        from torch_ort_session.trace.table import table
-
         return table(self)
 
 

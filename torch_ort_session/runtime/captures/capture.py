@@ -29,6 +29,7 @@ from torch_ort_session.runtime.recorders.api import (
     Use,
 )
 from torch_ort_session.runtime.recorders.arena import Arena
+from torch_ort_session.runtime.recorders.backend import Stamp
 from torch_ort_session.runtime.values.results import Delivery, apart, cloned, own, storage_ids
 from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
 
@@ -300,6 +301,7 @@ class CapturedGraph:
         quarantined: (domain, operator) pairs that run as seams.
         device: Where results belong.
         varies: Whether a step of a replay may draw random numbers; none that a tape holds does.
+        stamp: What it was made with; None for a body's, which is replayed within runs alone.
     """
 
     warm: Warmup
@@ -314,6 +316,7 @@ class CapturedGraph:
     quarantined: frozenset[tuple[str, str]]
     device: torch.device
     varies: bool
+    stamp: Stamp | None = None
 
     def differs(self, fed: Mapping[str, Value]) -> bool:
         """Whether feeds are other ones than those of the run before, or might be."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -179,16 +179,6 @@ class _Watched:
     def stats(self) -> RecordingStats:
         """What it holds."""
         return self.inner.stats
-
-    def finish(
-        self,
-        keep: Iterable[torch.Tensor],
-        foreign: Iterable[torch.Tensor] = (),
-        block: Callable[[int], torch.Tensor] | None = None,
-        inputs: Sequence[torch.Tensor] | None = None,
-    ) -> None:
-        """Pass it on."""
-        self.inner.finish(keep, foreign, block, inputs)
 
     def finish_all(
         self,

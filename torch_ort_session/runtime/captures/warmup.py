@@ -28,7 +28,6 @@ from torch_ort_session.runtime.interpreter.program import (
     bind_steps,
     execute,
 )
-from torch_ort_session.runtime.recorders.backend import Readiness
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,6 @@ class Warmup:
         minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds.
         unstable: Nodes that run eagerly because the shape of their results does not settle.
-        ready: What it ran with; None for steps of a body.
     """
 
     program: Program
@@ -54,7 +52,6 @@ class Warmup:
     minimum: int = 1
     keys: tuple[tuple[str, int | bool], ...] = ()
     unstable: frozenset[str] = frozenset()
-    ready: Readiness | None = None
 
 
 def frame_of(program: Program, fed: Mapping[str, Value]) -> Frame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -103,6 +104,7 @@ def record(
             blamed = None if memory else fused_in(error)
         else:
             captured = viewed(captured, dispatcher.counters, verify=state.verify)
+            captured = replace(captured, stamp=dispatcher.rules.stamp)
             dispatcher.captured(entry, captured)
             return captured, results
         put_back(state.device, before)
@@ -156,6 +158,8 @@ def replayed(
     try:
         if failed is not None:
             raise failed
+        if captured.stamp != dispatcher.rules.stamp:
+            raise Declined(DeclineReport.of(Reason.NOT_WARMED, "the capture was made with something else"))
         observer = state.tracer.observer
         watched = watch_capture(captured, fed, observer) if observer.on else captured
         results, diverged = replay(watched, fed, delivery)
@@ -224,6 +228,8 @@ def breakage(error: Exception) -> DeclineReport:
     """Why a recording or a capture broke off."""
     if isinstance(error, Diverged):
         return DeclineReport.of(Reason.DIVERGED, str(error))
+    if isinstance(error, Declined):
+        return error.report
     causes: list[BaseException] = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)

@@ -13,7 +13,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.warmup import Warmup
-from torch_ort_session.runtime.recorders.backend import UNKNOWN, Readiness
+from torch_ort_session.runtime.recorders.backend import UNKNOWN, Stamp
 from torch_ort_session.runtime.values.shapes import Allowed, Padding
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
 from torch_ort_session.trace import counters
@@ -76,7 +76,7 @@ class Rules:
     Attributes:
         allowed: What may be captured; None allows everything.
         padding: How runs are padded; None where none is.
-        ready: What the session was found to run with when it was loaded.
+        stamp: What the session was found to run with when it was loaded.
         plans: Captures that are kept; the least recently used goes first.
         waiting: Signatures without a capture that are kept, for each of those; they hold little memory, and
             signatures that never come again must not cost others their captures.
@@ -89,7 +89,7 @@ class Rules:
 
     allowed: Allowed | None = None
     padding: Padding | None = None
-    ready: Readiness = UNKNOWN
+    stamp: Stamp = UNKNOWN
     plans: int = 8
     waiting: int = 4
     warm_up: int = 2
@@ -177,8 +177,6 @@ class Dispatcher:
             if found is not self.recent:
                 self.entries.move_to_end(signature)
                 self.recent = found
-            if found.captured is not None:
-                self._check_ready(found, found.captured)
             return signature, found
         if self._note_keys(signature.keys):
             return self.entry(outputs, fed, keys, bound)
@@ -321,13 +319,6 @@ class Dispatcher:
     def count(self, name: str, by: int = 1) -> None:
         """Add to a counter."""
         self.counters[name] += by
-
-    def _check_ready(self, entry: GraphEntry, captured: CapturedGraph) -> None:
-        """Retire a capture that was made with something else than the session runs with."""
-        made, now = captured.warm.ready, self.rules.ready
-        if made is not now and made is not None and made != now:
-            message = f"the capture was made with something else: {made.changed(now)}"
-            self.retire(entry, DeclineReport.of(Reason.NOT_WARMED, message))
 
     def _note_keys(self, keys: tuple[tuple[str, int | bool], ...]) -> bool:
         """Note the values of key feeds; says whether one has had too many, and is data from now on."""

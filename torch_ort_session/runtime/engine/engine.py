@@ -24,7 +24,7 @@ from torch_ort_session.runtime.engine.run import PaddedRun, completed, run_eager
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program, builder
 from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.recorders.backend import ready_on, recorders
+from torch_ort_session.runtime.recorders.backend import recorders, stamp_of
 from torch_ort_session.runtime.recorders.devices import recorder_or_reason
 from torch_ort_session.runtime.validation.validator import word_for
 from torch_ort_session.runtime.values import feeds
@@ -81,7 +81,7 @@ class Engine:
             build=builder(device, self._weights, self.validation, bodies.door),
             dispatcher=Dispatcher(rules),
             recorder=recorders(
-                rules.ready, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
+                rules.stamp, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
             ),
             arena=arena,
             memo=Memo(),
@@ -229,4 +229,4 @@ def _rules(graph: Graph, device: torch.device, options: Options) -> Rules:
     outputs = tuple(port_of(info) for info in graph.outputs)
     may, plans, fuse = options.capture_only, options.max_plans, options.fuse
     padded = padding(options.buckets, inputs, outputs, device)
-    return Rules(allowed(may, inputs), padded, ready_on(device), plans, fuse=fuse)
+    return Rules(allowed(may, inputs), padded, stamp_of(device), plans, fuse=fuse)

@@ -20,7 +20,6 @@ from torch_ort_session.runtime.captures.capture import CapturedGraph, OutputDona
 from torch_ort_session.runtime.dispatch.policy import GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.recorders.api import Recording
-from torch_ort_session.runtime.recorders.backend import Readiness
 from torch_ort_session.runtime.recorders.devices import feeds_for
 from torch_ort_session.runtime.recorders.tape.native import NativeFeeds
 from torch_ort_session.runtime.validation.validator import ValidationWord
@@ -69,7 +68,6 @@ class FastReplay:
         donation: How they leave it.
         validation: The session's word; None where it has none.
         checks: Whether the recording may report bad data into it.
-        ready: What the recording was made with.
         usual: Whether the outputs are the model's.
     """
 
@@ -82,7 +80,6 @@ class FastReplay:
     donation: OutputDonation
     validation: ValidationWord | None
     checks: bool
-    ready: Readiness | None
     usual: bool
 
 
@@ -117,7 +114,7 @@ def fast_replay_of(
             writes.append((position, static, array))
     parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.donation
     warm = captured.warm
-    last = warm.program.validation, _checks(captured), warm.ready, usual
+    last = warm.program.validation, _checks(captured), usual
     return FastReplay(entry, captured, outputs, *parts, *last)
 
 
@@ -156,7 +153,7 @@ def try_replay(
     dispatcher = state.dispatcher
     if known.entry is not dispatcher.recent or known.entry.captured is not known.captured:
         return None
-    if known.ready is not dispatcher.rules.ready:
+    if known.captured.stamp is not dispatcher.rules.stamp:
         return None
     if not known.usual if outputs is None else known.outputs != outputs:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -96,7 +95,7 @@ def run(
         dispatcher.count(counters.OBSERVED)
         parts = state.graph, state.build, program, outputs, signature.keys, fed
         warm, results = warm_up(*parts, state.minimum, dispatcher.unstable)
-        entry.warm = replace(warm, ready=dispatcher.rules.ready)
+        entry.warm = warm
         return given(results, warm.program.constants, fed, state.device, delivery)
     if state.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
@@ -158,7 +157,7 @@ def capture_now(
                 dispatcher.count(counters.OBSERVED)
                 parts = state.graph, state.build, program, outputs, signature.keys, fed
                 warm, _ = warm_up(*parts, state.minimum, dispatcher.unstable)
-                entry.warm = replace(warm, ready=dispatcher.rules.ready)
+                entry.warm = warm
             finally:
                 put_back(state.device, before)
             if met_bad_data(program.validation):
@@ -185,7 +184,7 @@ def replay_now(
     keys: frozenset[str],
     fed: Mapping[str, Value],
     delivery: Delivery,
-) -> bool | tuple[Signature, Signature] | DeclineReport | None:
+) -> bool | tuple[Signature, Signature] | None:
     """One run that replays a capture, and is not made where there is none.
 
     Args:
@@ -198,8 +197,7 @@ def replay_now(
 
     Returns:
         Whether the capture is still valid after the run. Instead of a run: None where nothing is captured;
-        where the last capture is of another signature, that one and the one asked for, and it is retired;
-        where it was made with something else than the session runs with, a report, and it is retired too.
+        where the last capture is of another signature, that one and the one asked for, and it is retired.
 
     Raises:
         KernelError: A kernel failed.
@@ -210,8 +208,6 @@ def replay_now(
         entry.runs += 1
         replayed(state, program, outputs, entry, fed, delivery)
         return entry.captured is not None
-    if entry.report is not None and entry.report.rows[0].reason is Reason.NOT_WARMED:
-        return entry.report
     latest = dispatcher.latest_capture()
     if latest is None:
         return None

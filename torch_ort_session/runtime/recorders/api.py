@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -145,38 +145,22 @@ class CaptureMemory:
 class Recording(Protocol):
     """Calls that were made once and can be made again, on the same tensors."""
 
-    def finish(
-        self,
-        keep: Iterable[torch.Tensor],
-        foreign: Iterable[torch.Tensor] = (),
-        block: Callable[[int], torch.Tensor] | None = None,
-        inputs: Sequence[torch.Tensor] | None = None,
-    ) -> None:
-        """Give up the memory of everything that nobody reads after its last recorded reader.
-
-        Args:
-            keep: Results that a later region or the user reads. Any other tensor that the body made has no
-                data from now on.
-            foreign: Further tensors that the recording must leave alone.
-            block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in; it may be
-                shared with other recordings that never replay at the same time. None: one is allocated.
-            inputs: Tensors that are written before each replay and that nobody reads after it. Where they are
-                given the recording is the whole of a run, so that `keep` is read right after a replay and no
-                later: all of that may lie in the block too.
-        """
-
     def finish_all(
         self,
         stages: Sequence[Self | None],
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
-        """Do the same for all recordings of a capture at once, whose memory is planned as one.
+        """Give up the memory of everything that nobody reads after its last recorded reader.
+
+        All recordings of a capture are planned as one. Tensors that their bodies made and `shared` does not
+        name have no data from now on.
 
         Args:
             stages: The recordings in order, this one among them; None for a region that is not recorded.
             shared: Memory that is read or written outside of the recordings.
-            block: As for :meth:`finish`.
+            block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in; it may be
+                shared with other recordings that never replay at the same time.
 
         Raises:
             Refused: Memory that others read was written by no recorded call.
@@ -208,7 +192,7 @@ class Recording(Protocol):
 
     @property
     def stats(self) -> RecordingStats:
-        """What it holds."""
+        """Its calls and views; of the bytes :meth:`finish_all` tells, of all recordings together."""
 
 
 class Recorder(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -83,27 +83,17 @@ class CudaRecording:
         """One launch; its memory belongs to the pool."""
         return RecordingStats(calls=1)
 
-    def finish(
-        self,
-        keep: Iterable[torch.Tensor],
-        foreign: Iterable[torch.Tensor] = (),
-        block: Callable[[int], torch.Tensor] | None = None,
-        inputs: Sequence[torch.Tensor] | None = None,
-    ) -> None:
-        """Hold what others read: the pool would hand its bytes to the next capture otherwise."""
-        self._held = (*keep, *foreign, *(inputs or ()))
-
     def finish_all(
         self,
         stages: Sequence[CudaRecording | None],
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
-        """Hold what others read, in each of the plan's graphs."""
-        held = [one.tensor for one in shared]
+        """Hold what others read: the pool would hand its bytes to the next capture otherwise."""
+        held = tuple(one.tensor for one in shared)
         recordings = [stage for stage in stages if stage is not None]
         for recording in recordings:
-            recording.finish(held)
+            recording._held = held
         return Finished(RecordingStats(calls=len(recordings)), frozenset())
 
     def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -181,16 +181,13 @@ def _said(part: Any) -> str:
     return str(list(part)) if isinstance(part, tuple) else str(part).removeprefix("torch.")
 
 
-def not_replayed(found: tuple[Signature, Signature] | DeclineReport | None, gone: str) -> CaptureError:
+def not_replayed(found: tuple[Signature, Signature] | None, gone: str) -> CaptureError:
     """The error of a replay that was not made.
 
     Args:
-        found: The captured signature and the one asked for; why the capture was retired; None where nothing
-            was captured.
+        found: The captured signature and the one asked for; None where nothing was captured.
         gone: What became of the last capture.
     """
-    if isinstance(found, DeclineReport):
-        return CaptureError(f"the capture cannot be replayed and was retired:\n{found}", report=found)
     if found is None:
         why = f"there is nothing to replay: {gone}; capture() makes one"
     else:

@@ -53,37 +53,8 @@ class TapeRecording:
 
     @property
     def stats(self) -> RecordingStats:
-        """What it holds; bytes are known once it is finished."""
+        """Its calls and views."""
         return self._stats
-
-    def finish(
-        self,
-        keep: Iterable[torch.Tensor],
-        foreign: Iterable[torch.Tensor] = (),
-        block: Callable[[int], torch.Tensor] | None = None,
-        inputs: Sequence[torch.Tensor] | None = None,
-    ) -> None:
-        """Put what calls write into slots of one block, and free what they allocate after its last reader.
-
-        Raises:
-            Refused: A result lies in memory that no recorded call wrote.
-        """
-        keep, length = list(keep), len(self._tape)
-        self._check(keep)
-        fed = [] if inputs is None or self._poison else inputs
-        brief = Use.HELD if inputs is None or self._poison else Use.SHARED
-        passing = set(self._native.storage_keys([*keep, *fed]))
-        held = [t for t in foreign if brief is Use.HELD or self._native.storage_keys([t])[0] not in passing]
-        lives = [
-            *(Life(t, Use.INPUT, 0, 0) for t in fed),
-            *(Life(t, brief, None, length) for t in keep),
-            *(Life(t, Use.HELD, None, length) for t in held),
-        ]
-        part = Part(0, self._tape, self._notes)
-        self._block, stats, _ = lay_out(
-            self._native, [part], lives, length, block or _allocate, keep, poison=self._poison
-        )
-        self._stats = replace(stats, calls=self._stats.calls, views=self._stats.views)
 
     def finish_all(
         self,
@@ -148,10 +119,6 @@ class TapeRecording:
     def _check(self, keep: list[torch.Tensor]) -> None:
         if not self._blank.isdisjoint(self._native.storage_keys(keep)):
             raise Refused("a result lies in memory that no recorded call wrote")
-
-
-def _allocate(nbytes: int) -> torch.Tensor:
-    return torch.empty(nbytes, dtype=torch.uint8)
 
 
 _READS = frozenset(
