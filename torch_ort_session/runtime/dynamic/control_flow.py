@@ -16,7 +16,7 @@ from torch_ort_session.plan.lowering.steps import BodySteps
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.warmup import warm_up
-from torch_ort_session.runtime.dispatch.paths import Refused, record, replayed
+from torch_ort_session.runtime.dispatch.paths import Refused, RunRequest, record, replay_entry
 from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, reads, steady, varies
@@ -547,8 +547,9 @@ class BodyCall:
         facts, program = self.facts, entry.program or self.facts.program
         dispatcher.count(counters.OBSERVED)
         fed = dict(zip(facts.program.steps.input_names, given, strict=True))
-        parts = None, state.build, program, facts.results, (), fed
-        warm, results = warm_up(*parts, state.minimum, dispatcher.unstable)
+        warm, results = warm_up(
+            None, state.build, program, facts.results, (), fed, state.minimum, dispatcher.unstable
+        )
         # What is static under the signature is a constant of the plan from now on.
         fixed = storage_ids(warm.observation.static.values())
         if met_bad_data(facts.program.validation):
@@ -612,7 +613,8 @@ class BodyCall:
                     place.copy_(value)  # type: ignore[arg-type]
         fed, delivery = _deliveries(facts, ready.places, given)
         entry.runs += 1
-        results = replayed(state, facts.program, facts.results, entry, fed, delivery, failed)
+        request = RunRequest(facts.program, facts.results, frozenset(), fed, delivery)
+        results = replay_entry(state, request, entry, failed)
         return tuple(apart(results, ready.written))
 
 

@@ -21,7 +21,15 @@ from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.captures.replay import watch_capture
 from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, specialised
-from torch_ort_session.runtime.dispatch.paths import Refused, breakage, by_steps, record
+from torch_ort_session.runtime.dispatch.paths import (
+    Refused,
+    RunRequest,
+    breakage,
+    by_steps,
+    deliver,
+    deliver_captured,
+    record,
+)
 from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
 from torch_ort_session.runtime.dynamic.residual import BY, AssumptionFailed, ResidualProgram, residual_program
@@ -39,8 +47,8 @@ from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.interpreter.views import BoundProgram, Views, bound_program, view_difference
 from torch_ort_session.runtime.recorders.devices import strips_for
 from torch_ort_session.runtime.validation.validator import counts_routes
-from torch_ort_session.runtime.values.results import Delivery, own, storages
-from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
+from torch_ort_session.runtime.values.results import storages
+from torch_ort_session.runtime.values.signature import Signature, signature_of
 from torch_ort_session.trace import counters
 
 _RESTARTS = 16
@@ -356,30 +364,23 @@ def following(state: EngineState, signature: Signature, *, new: bool) -> Growth 
     return None
 
 
-def ongoing(
-    state: EngineState,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    fed: Mapping[str, Value],
-    bound: tuple[BoundForm, ...],
-) -> Growth | None:
+def ongoing(state: EngineState, request: RunRequest) -> Growth | None:
     """What grew in a run that goes on as those before did, told without a signature.
 
     Args:
         state: What runs need.
-        outputs: Requested output names.
-        keys: Names of feeds whose value may be part of the signature.
-        fed: Feeds.
-        bound: Bound tensors.
+        request: The run.
 
     Returns:
         What grew; None for any other run, and for one that is captured whole.
     """
-    grown, dispatcher = memo_of(state).ongoing(outputs, fed), state.dispatcher
-    if grown is None or all(entry.captured is None for entry in dispatcher.entries.values()):
-        return grown
-    entry = dispatcher.entries.get(signature_of(outputs, fed, dispatcher.active(keys), bound))
-    return grown if entry is None or entry.captured is None else None
+    outputs, fed, dispatcher = request.outputs, request.fed, state.dispatcher
+    growth = memo_of(state).ongoing(outputs, fed)
+    if growth is None or all(entry.captured is None for entry in dispatcher.entries.values()):
+        return growth
+    signature = signature_of(outputs, fed, dispatcher.active(request.keys), request.bound)
+    entry = dispatcher.entries.get(signature)
+    return growth if entry is None or entry.captured is None else None
 
 
 class _Run(NamedTuple):
@@ -410,24 +411,13 @@ class _Made(NamedTuple):
     replayed: bool = False
 
 
-def run_growing(
-    state: EngineState,
-    program: Program,
-    outputs: Sequence[str],
-    grown: Growth,
-    fed: Mapping[str, Value],
-    delivery: Delivery | None,
-    recording: bool,
-) -> list[Any]:
+def run_growing(state: EngineState, request: RunRequest, growth: Growth, *, recording: bool) -> list[Any]:
     """One run whose feeds grew as they did before.
 
     Args:
         state: What runs need.
-        program: The steps for these outputs, whatever the signature.
-        outputs: Requested output names.
-        grown: What grew.
-        fed: Feeds.
-        delivery: Where results go that are bound.
+        request: The run.
+        growth: What grew.
         recording: Whether what does not grow may be recorded.
 
     Returns:
@@ -436,28 +426,24 @@ def run_growing(
     Raises:
         KernelError: A kernel failed.
     """
-    names = frozenset(name for name, _ in grown.form[2])
+    program, outputs, fed = request.program, request.outputs, request.fed
+    names = frozenset(name for name, _ in growth.form[2])
 
     def fold(full: Program) -> Program:
-        return specialised(state.graph, state.build, full, tuple(outputs), names, (), fed)[0]
+        return specialised(state.graph, state.build, full, outputs, names, (), fed)[0]
 
-    kept = memo_of(state).kept(grown.form, program, fold)
+    kept = memo_of(state).kept(growth.form, program, fold)
     if kept.folded is not None:
         observer = state.tracer.observer
         program = watch_program(kept.folded, fed, state.tracer) if observer.on else kept.folded
     memo_of(state).noted = None
-    made = _make(_Run(state, program, outputs, grown, fed, kept, recording))
-
-    if delivery is None and made.replayed:
-        assert made.captured is not None
-        return made.captured.results_of(made.results, fed)
-
-    def owned(results: Sequence[Any]) -> list[Any]:
-        if made.captured is not None:
-            return made.captured.own_results(results, fed)
-        return own(results, made.lasting, fed.values(), state.device)
-
-    return owned(made.results) if delivery is None else delivery.deliver(made.results, owned)
+    made = _make(_Run(state, program, outputs, growth, fed, kept, recording))
+    if made.captured is None:
+        return deliver(request, made.results, state.device, made.lasting)
+    if request.delivery is None:
+        give = made.captured.results_of if made.replayed else made.captured.own_results
+        return give(made.results, fed)
+    return deliver_captured(request, made.captured, made.results)
 
 
 def _make(run: _Run) -> _Made:
