@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,11 +16,11 @@ from torch_ort_session.plan.analysis.growth import FARTHEST, find_growth, growin
 from torch_ort_session.plan.analysis.specs import Observation
 from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.plan.partition.report import Decline, Reason
 from torch_ort_session.plan.partition.segments import split
-from torch_ort_session.runtime.captures.capture import CapturedGraph
+from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
 from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.replay import watch_capture
+from torch_ort_session.runtime.captures.replay import Seams, release, replay_regions, watch_capture
 from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, specialised
 from torch_ort_session.runtime.dispatch.paths import (
     Refused,
@@ -43,7 +44,7 @@ from torch_ort_session.runtime.dynamic.shape_family import (
 from torch_ort_session.runtime.dynamic.symbolic_tape import SymbolicTape
 from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Program
+from torch_ort_session.runtime.interpreter.program import Frame, Program
 from torch_ort_session.runtime.interpreter.views import BoundProgram, Views, bound_program, view_difference
 from torch_ort_session.runtime.recorders.devices import strips_for
 from torch_ort_session.runtime.validation.validator import counts_routes
@@ -523,40 +524,45 @@ def _first_result(short: ResidualProgram, node: str) -> int:
     return next(value for value in step.outputs if value != NOTHING)
 
 
-def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: SymbolicTape | None) -> list[Any]:
+def _replayed(captured: CapturedGraph, fed: Mapping[str, Any], tape: SymbolicTape | None) -> list[Any]:
     """Replay what does not grow, and run the steps between, whose failures are the caller's to explain.
 
     Raises:
         AssumptionFailed: A step gave what no recording can read.
     """
-    for name, static in captured.copied:
-        static.copy_(given[name])
-    frame = captured.frame.copy()
-    for name, place in captured.passed:
-        frame[place] = given[name]
-    watching = weave is not None and weave.watching
-    if weave is not None:
-        weave.begin()
-    for number, stage in enumerate(captured.stages if weave is None else weave.stages):
-        if stage.recording is not None:
-            stage.recording.replay()
-            continue
-        if watching and weave is not None:
-            weave.watch(number, stage.calls, frame)
-        else:
-            for bound in stage.calls:
-                bound.call(frame)
-                for value in bound.release:
-                    frame[value] = None
-        for value, slot in stage.landings:
-            made = frame[value]
-            if made.shape != slot.shape or made.dtype is not slot.dtype:
-                raise AssumptionFailed(value)
-            frame[value] = slot.copy_(made)
-    captured.done()
-    if watching and weave is not None:
-        weave.done(given[BY])
-    return [frame[value] for value in captured.warm.program.steps.outputs]
+    if tape is None:
+        return replay_regions(captured, fed, Seams(captured.stages, _seam))[0]
+    watching = tape.watching
+    tape.begin()
+    seams = Seams(tape.stages, functools.partial(_watched_seam, tape) if watching else _seam)
+    results, _ = replay_regions(captured, fed, seams)
+    if watching:
+        tape.done(fed[BY])
+    return results
+
+
+def _seam(number: int, region: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
+    """Run a seam's steps and land what segments read of it."""
+    for bound in region.calls:
+        bound.call(frame)
+        release(bound, frame)
+    return _land(region, frame)
+
+
+def _watched_seam(
+    tape: SymbolicTape, number: int, region: CapturedRegion, frame: Frame
+) -> tuple[Decline, ...]:
+    tape.watch(number, region.calls, frame)
+    return _land(region, frame)
+
+
+def _land(region: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
+    for value, slot in region.landings:
+        landed = frame[value]
+        if landed.shape != slot.shape or landed.dtype is not slot.dtype:
+            raise AssumptionFailed(value)
+        frame[value] = slot.copy_(landed)
+    return ()
 
 
 def _weave(run: _Run, captured: CapturedGraph) -> SymbolicTape:
