@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 
 from torch_ort_session.errors import CaptureError
-from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport
 from torch_ort_session.runtime.bindings.attached import (
     Attached,
@@ -29,8 +28,10 @@ from torch_ort_session.runtime.bindings.bound import (
 )
 from torch_ort_session.runtime.bindings.delivery import Recipients, defers
 from torch_ort_session.runtime.bindings.shared_caches import Caches
+from torch_ort_session.runtime.dispatch.paths import RunRequest, by_steps, deliver
 from torch_ort_session.runtime.dynamic.growing import memo_of
-from torch_ort_session.runtime.engine.run import capture_now, replay_now, run, run_eagerly
+from torch_ort_session.runtime.engine.engine import Engine
+from torch_ort_session.runtime.engine.run import capture_now, replay_now, run
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.validation.validator import ValidationScope
@@ -40,20 +41,7 @@ from torch_ort_session.runtime.values.results import Delivery, Owned
 from torch_ort_session.runtime.values.signature import not_replayed
 from torch_ort_session.trace import counters
 
-if TYPE_CHECKING:
-    from torch_ort_session.session import Session
-
 T = TypeVar("T")
-
-
-class _Request(NamedTuple):
-    """A run that is asked for: what the runners take."""
-
-    program: Program
-    outputs: tuple[str, ...]
-    keys: frozenset[str]
-    fed: dict[str, Value]
-    delivery: Delivery
 
 
 class Binding:
@@ -75,16 +63,16 @@ class Binding:
     changes in place between runs, and the cache is a state without ``capacity_dim``.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._engine = session._engine
-        state = session._engine.state
+    def __init__(self, engine: Engine, source: str) -> None:
+        self._engine = engine
+        self._source = source
+        state = engine.state
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
         self._state = replace(state, dispatcher=state.dispatcher.child(), memo=memo_of(state).child())
         self._attached = Attached()
-        self._recipients = Recipients(self._state, self._attached, defers(session.options))
+        self._recipients = Recipients(self._state, self._attached, defers(engine.options))
         self._gone = "no capture was made"
-        self._caches = Caches(session.graph)
+        self._caches = Caches(engine.graph)
 
     def input(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that the model reads in place; with the same name again, replace it.
@@ -98,7 +86,7 @@ class Binding:
                 another device, dtype, rank or static dim, or shares memory with one that is written.
         """
         with self._engine.lock:
-            self._attach(bind_input(self._session.graph, name, tensor, self._device_of(name)), 0)
+            self._attach(bind_input(self._engine.graph, name, tensor, self._device_of(name)), 0)
 
     def output(self, name: str, tensor: torch.Tensor) -> None:
         """Attach a tensor that every run writes an output to; with the same name again, replace it.
@@ -110,9 +98,9 @@ class Binding:
         Raises:
             InputError: As for :meth:`input`; also when the tensor cannot be written.
         """
-        session = self._session
-        with session._engine.lock:
-            self._attach(bind_output(session.graph, name, tensor, session.device), 0)
+        engine = self._engine
+        with engine.lock:
+            self._attach(bind_output(engine.graph, name, tensor, engine.device), 0)
 
     def state(
         self,
@@ -140,10 +128,10 @@ class Binding:
             InputError: As for :meth:`output`; also when past and present disagree, or the tensor holds fewer
                 entries than ``length``.
         """
-        session = self._session
-        with session._engine.lock:
+        engine = self._engine
+        with engine.lock:
             room = (capacity_dim, length)
-            made = bind_state(session.graph, (past, present), tensor, room, self._device_of(past))
+            made = bind_state(engine.graph, (past, present), tensor, room, self._device_of(past))
             self._attach(made, length)
 
     def unbind(self, name: str) -> None:
@@ -191,11 +179,11 @@ class Binding:
             KernelError, DeviceValidationError: A kernel failed, or met bad data. Nothing was written.
         """
 
-        def act(request: _Request) -> None:
+        def act(request: RunRequest) -> None:
             if self._off():
-                run_eagerly(request.program, request.fed, self._state.device, request.delivery)
+                deliver(request, by_steps(request.program, request.fed), self._state.device)
             else:
-                run(self._state, *request)
+                run(self._state, request)
 
         self._perform(feed, act)
 
@@ -215,9 +203,9 @@ class Binding:
             KernelError, DeviceValidationError: A kernel failed, or met bad data. Nothing was written.
         """
 
-        def act(request: _Request) -> DeclineReport | None:
-            missing = undelivered(self._session.graph, self._attached.ready().targets)
-            report = self._off() or missing or capture_now(self._state, *request)
+        def act(request: RunRequest) -> DeclineReport | None:
+            missing = undelivered(self._engine.graph, self._attached.ready().targets)
+            report = self._off() or missing or capture_now(self._state, request)
             if report is None:
                 self._gone = "the last one diverged, or was dropped to free memory"
             return report
@@ -244,8 +232,8 @@ class Binding:
             KernelError, DeviceValidationError: A kernel failed, or met bad data. Nothing was written.
         """
 
-        def act(request: _Request) -> bool:
-            found = replay_now(self._state, *request)
+        def act(request: RunRequest) -> bool:
+            found = replay_now(self._state, request)
             if isinstance(found, bool):
                 return found
             error = not_replayed(found, self._gone)
@@ -285,7 +273,7 @@ class Binding:
             bound = self._attached.find(name, output=True)
             self._recipients.look((name if bound is None else bound.target,))
             if bound is not None:
-                with RunModes(self._session.device, False, None):
+                with RunModes(self._engine.device, False, None):
                     return self._attached.valid(bound).clone()
             if name in self._attached.unbound:
                 return self._attached.unbound[name]
@@ -307,8 +295,8 @@ class Binding:
             if bound is None:
                 raise self._attached.unknown(name, "bound")
             self._recipients.settle()
-            with RunModes(self._session.device, False, None):
-                tensor = fitting(self._session.graph, bound, value)
+            with RunModes(self._engine.device, False, None):
+                tensor = fitting(self._engine.graph, bound, value)
                 place, part, after = bound.room(tensor, 0)
                 place.copy_(part.clone() if overlap(place, part) else part)
             if bound.capacity_dim is not None:
@@ -316,7 +304,7 @@ class Binding:
 
     def snapshot(self) -> Snapshot:
         """Copies of every state's valid part, and the lengths."""
-        with self._engine.lock, RunModes(self._session.device, False, None):
+        with self._engine.lock, RunModes(self._engine.device, False, None):
             self._ready()
             self._recipients.look(bound.target for bound in self._attached if bound.role == "state")
             return self._attached.snapshot()
@@ -327,13 +315,13 @@ class Binding:
         Raises:
             InputError: The states are not those of the snapshot. Nothing was written.
         """
-        with self._engine.lock, RunModes(self._session.device, False, None):
+        with self._engine.lock, RunModes(self._engine.device, False, None):
             self._ready()
             self._recipients.settle()
             self._attached.restore(snapshot)
 
     def __repr__(self) -> str:
-        head = f"Binding of {self._session.model.source!r} on {self._session.device}"
+        head = f"Binding of {self._source!r} on {self._engine.device}"
         return f"{head}\n{self._attached}".rstrip()
 
     def __reduce__(self) -> NoReturn:
@@ -341,7 +329,7 @@ class Binding:
             "a binding holds memory and cannot be copied or pickled; bind tensors to the other session"
         )
 
-    def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
+    def _perform(self, feed: Mapping[str, Any] | None, act: Callable[[RunRequest], T]) -> T:
         tracer = self._state.tracer
         with self._engine.lock, self._state.reentrancy.alone("a run of a binding"):
             if not tracer.watching():
@@ -349,19 +337,18 @@ class Binding:
             with tracer.run("binding", self._state.dispatcher.counters):
                 return self._made(feed, act)
 
-    def _made(self, feed: Mapping[str, Any] | None, act: Callable[[_Request], T]) -> T:
-        session = self._session
-        ready = self._ready()
-        names = tuple([info.name for info in session.graph.outputs])
-        program, keys, feeds_of = session._engine.program(names)
+    def _made(self, feed: Mapping[str, Any] | None, act: Callable[[RunRequest], T]) -> T:
+        engine = self._engine
+        ready, names = self._ready(), engine.names
+        program, keys, feeds_of = engine.program(names)
         fed = self._attached.fed(feed, feeds_of)
         self._state = self._caches.state(self._state, self._attached.whole_states())
         program, outputs = self._caches.runs(program, names)
         tracer = self._state.tracer
         told = watch_program(program, fed, tracer) if tracer.observer.on else program
-        modes = RunModes(session.device, False, session.options.num_threads)
+        modes = RunModes(engine.device, False, engine.options.num_threads)
         with modes, self._recipients.run(program) as made:
-            return act(_Request(told, outputs, keys, fed, self._delivery(ready, names, made)))
+            return act(RunRequest(told, outputs, keys, fed, self._delivery(ready, names, made)))
 
     def _ready(self) -> Prepared:
         for bound in self._attached.moved():
@@ -377,7 +364,7 @@ class Binding:
         return Delivery(ready.form, frozenset(ready.views), deliver)
 
     def _off(self) -> DeclineReport | None:
-        return switched_off(self._session.options.capture)
+        return switched_off(self._engine.options.capture)
 
     def _attach(self, new: Bound, length: int) -> None:
         self._attached.check(new)
@@ -405,8 +392,7 @@ class Binding:
     def _device_of(self, name: str) -> torch.device:
         check_name(name)
         on_host = name in self._program()[0].steps.host_inputs
-        return torch.device("cpu") if on_host else self._session.device
+        return torch.device("cpu") if on_host else self._engine.device
 
     def _program(self) -> tuple[Program, tuple[str, ...]]:
-        names = tuple([info.name for info in self._session.graph.outputs])
-        return self._engine.program(names)[0], names
+        return self._engine.program(self._engine.names)[0], self._engine.names

@@ -2,135 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
-import torch.utils._pytree as pytree
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ort_session.errors import ModelError, UnsupportedOp, UnsupportedOpError
 from torch_ort_session.ir.graph import Graph, Node, Weight
 from torch_ort_session.ops import registry
-from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.build import build_steps
 from torch_ort_session.plan.lowering.placement import is_small
-from torch_ort_session.plan.lowering.steps import Setting
-from torch_ort_session.runtime.interpreter.program import Program, bind_steps, execute
-from torch_ort_session.runtime.interpreter.symbolic import execute_traced, is_traced
-from torch_ort_session.runtime.validation.validator import validation_for, validation_scope
-from torch_ort_session.runtime.values import feeds
-from torch_ort_session.runtime.values.context import RunModes
-from torch_ort_session.runtime.values.results import Outputs, own
-from torch_ort_session.session import Session
+from torch_ort_session.runtime.engine.engine import Engine
+from torch_ort_session.runtime.engine.module_run import ModuleRun
 
 _TRAIN_OPS = ("BatchNormalization", "Dropout")
-_REFUSING = ("cpu", "meta")
 _TRAIN = "train mode is not supported for operators that behave differently in it:"
 _EVAL = "Stay in eval mode: gradients flow there too, with the stored statistics and without dropout."
-
-
-class Handle:
-    """What ``torch.compile`` takes for a constant: a run whose Python is none of its business.
-
-    Compilers keep their constants, and would keep the weights of a model that is gone.
-
-    Args:
-        run: What is called.
-    """
-
-    __slots__ = ("_run",)
-
-    def __init__(self, run: ModuleRun) -> None:
-        self._run = weakref.ref(run)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run."""
-        run = self._run()
-        assert run is not None
-        return run(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
-pytree.register_constant(Handle)
-
-
-class ModuleRun:
-    """Runs of a module on weights that it is given.
-
-    Attributes:
-        session: The module's.
-        names: Of the weights, in the order in which they are given.
-        made: By device, what runs there and whose turn it is.
-        handle: For ``torch.compile``.
-    """
-
-    def __init__(self, session: Session, names: tuple[str, ...]) -> None:
-        self.session = session
-        self.names = names
-        self.made: dict[torch.device, tuple[Program, AbstractContextManager[Any]]] = {}
-        self.handle = Handle(self)
-
-    def __call__(self, weights: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-        """Run: see :meth:`SessionModule.forward`.
-
-        Args:
-            weights: Those that are named, and behind them others that the module has.
-            args: Positional inputs, or one mapping.
-            kwargs: Keyword inputs.
-        """
-        graph = self.session.graph
-        feed = self.session.feed_of(args, kwargs)
-        device = weights[0].device if weights else self.session.device
-        program, turn = self._program(device)
-        on_host = program.steps.host_inputs
-        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
-        inputs: dict[str, Value] = {**dict(zip(self.names, weights, strict=False)), **fed}
-        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
-        if grad:
-            inputs = feeds.recordable(inputs)
-        values = list(program.steps.template)
-        for name, place in zip(program.steps.input_names, program.steps.inputs, strict=True):
-            if name in inputs:
-                values[place] = inputs[name]
-        # A graph that is exported would switch gradients itself, and an error in between leave them off.
-        mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad
-        modes = RunModes(device, mode, self.session.options.num_threads)
-        with turn, modes, validation_scope(program.validation):
-            (execute_traced if is_traced(inputs.values()) else execute)(program, values)
-            results = [values[i] for i in program.steps.outputs]
-            results = own(results, program.constants, inputs.values(), device)
-        names = [info.name for info in graph.outputs]
-        return results[0] if len(results) == 1 else Outputs(names, results)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (ModuleRun, (self.session, self.names))
-
-    def _program(self, device: torch.device) -> tuple[Program, AbstractContextManager[Any]]:
-        found = self.made.get(device)
-        if found is None:
-            # Where torch itself refuses bad data forward runs in several threads at once; a word is for one
-            # at a time.
-            validated = device.type not in _REFUSING
-            validation = validation_for(device, self.session.options.validate) if validated else None
-            setting = Setting(device, _constant, frozenset(self.names), validation)
-            # What a tracer saw of it would be its own, and of no use to anybody else.
-            with _disable_current_modes():
-                program = bind_steps(build_steps(self.session.graph, setting))
-            turn = contextlib.nullcontext() if program.validation is None else threading.RLock()
-            found = self.made[device] = (program, turn)
-        return found
 
 
 class SessionModule(nn.Module):
@@ -143,22 +31,23 @@ class SessionModule(nn.Module):
     unless the model has no float initializers: then its exporter wrote the weights as constants.
     """
 
-    def __init__(self, session: Session, *, trainable: bool) -> None:
+    def __init__(self, engine: Engine, source: str, *, trainable: bool) -> None:
         super().__init__()
-        self._session = session
+        self._engine = engine
+        self._source = source
         self._paths: dict[str, str] = {}
         self._bound: dict[str, str] = {}
-        self._programs = ModuleRun(session, ())
-        on_host, statistics = _read_on_host(session.graph), _statistics(session.graph)
-        for name, weight in _stored(session.graph):
+        self._run = ModuleRun(engine, ())
+        on_host, statistics = _read_on_host(engine.graph), _statistics(engine.graph)
+        for name, weight in _stored(engine.graph):
             if not isinstance(weight.data, torch.Tensor):
                 continue
             bound = name in on_host or (is_small(weight) and not weight.data.is_floating_point())
             learnt = trainable and weight.element.is_float and not bound and name not in statistics
-            data = weight.data.detach().clone().to(session.device)
+            data = weight.data.detach().clone().to(engine.device)
             paths = self._bound if bound else self._paths
             paths[name] = _register(self, name, data, learnt)
-        self._programs = ModuleRun(session, tuple(self._paths))
+        self._run = ModuleRun(engine, tuple(self._paths))
         self.register_load_state_dict_post_hook(_check_bound)  # type: ignore[no-untyped-call]
         super().train(False)
 
@@ -171,7 +60,7 @@ class SessionModule(nn.Module):
                 and without dropout.
         """
         if mode:
-            refused = _train_ops(self._session.graph)
+            refused = _train_ops(self._engine.graph)
             if refused:
                 raise UnsupportedOpError(refused, heading=_TRAIN, advice=_EVAL)
         return super().train(mode)
@@ -186,10 +75,10 @@ class SessionModule(nn.Module):
         state = self._state()
         weights = [state[path] for paths in (self._paths, self._bound) for path in paths.values()]
         if not torch.compiler.is_dynamo_compiling():
-            return self._programs(weights, *args, **kwargs)
+            return self._run(weights, *args, **kwargs)
         from torch_ort_session.runtime.interpreter import compiled
 
-        return compiled.call(self._programs.handle, weights, *args, **kwargs)
+        return compiled.call(self._run.handle, weights, *args, **kwargs)
 
     def _state(self) -> dict[str, torch.Tensor]:
         parameters = dict(self.named_parameters(remove_duplicate=False))
@@ -203,17 +92,13 @@ class SessionModule(nn.Module):
                     f"the weights cannot become {moved.dtype}: the model declares {value.dtype} for them, "
                     "its inputs and its casts; convert the ONNX model and load that"
                 )
-        self._programs.made.clear()
+        self._run.programs.clear()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def extra_repr(self) -> str:
         """The model it was made from."""
-        return repr(self._session.model.source)
-
-
-def _constant(name: str, weight: Weight, device: torch.device) -> Value:
-    return weight.data.to(device) if isinstance(weight.data, torch.Tensor) else weight.data
+        return repr(self._source)
 
 
 def _register(root: nn.Module, name: str, data: torch.Tensor, learnt: bool) -> str:
@@ -287,7 +172,7 @@ def _read_on_host(graph: Graph) -> frozenset[str]:
 
 def _check_bound(module: SessionModule, incompatible: object) -> None:
     """Refuse a state that changes what decides shapes."""
-    state, weights = module._state(), dict(_weights(module._session.graph))
+    state, weights = module._state(), dict(_weights(module._engine.graph))
     for name, path in module._bound.items():
         weight, value = weights[name].data, state[path]
         if isinstance(weight, torch.Tensor) and not value.is_meta and not torch.equal(value.cpu(), weight):

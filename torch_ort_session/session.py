@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torch_ort_session.binding import Binding
 from torch_ort_session.errors import InputError
 from torch_ort_session.explain.backend import BackendReport, backend_report
 from torch_ort_session.explain.entries import describe_entries, statistics
@@ -17,24 +18,18 @@ from torch_ort_session.ir.graph import Graph, Model
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.ports import Port, port_of
 from torch_ort_session.ir.text import byte_size, weight_bytes
+from torch_ort_session.module import SessionModule
 from torch_ort_session.options import Options
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.runtime.engine.engine import Engine
-from torch_ort_session.runtime.engine.run import as_run, completed
-from torch_ort_session.runtime.validation.validator import routes_of
-from torch_ort_session.runtime.values.context import RunModes, resolve_device
+from torch_ort_session.runtime.values.context import resolve_device
 from torch_ort_session.runtime.values.results import Outputs, wanted_names
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from torch_ort_session.binding import Binding
-    from torch_ort_session.module import SessionModule
     from torch_ort_session.trace.timeline import Timeline
-
-_PROGRAMS = 8
-"""Choices of outputs whose steps a session keeps; the least recently used goes first."""
 
 
 class Session:
@@ -90,7 +85,7 @@ class Session:
             InputError: A feed does not fit.
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
-        results = self._engine.run(None, self.feed_of(args, kwargs))
+        results = self._engine.run(None, self._engine.feed_of(args, kwargs))
         return results[0] if len(results) == 1 else Outputs(self._engine.names, results)
 
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
@@ -122,15 +117,11 @@ class Session:
         Args:
             trainable: Float initializers become Parameters, the rest buffers; else all are buffers.
         """
-        from torch_ort_session.module import SessionModule
-
-        return SessionModule(self, trainable=trainable)
+        return SessionModule(self._engine, self._model.source, trainable=trainable)
 
     def bind(self) -> Binding:
         """Tensors that stay attached to inputs and outputs from run to run: see :class:`Binding`."""
-        from torch_ort_session.binding import Binding
-
-        return Binding(self)
+        return Binding(self._engine, self._model.source)
 
     def trace(self) -> AbstractContextManager[Timeline]:
         """Watch runs: ``with session.trace() as timeline: ...``, then print or save the timeline."""
@@ -156,12 +147,7 @@ class Session:
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         names = self._engine.names if output_names is None else wanted_names(output_names)
-        with self._engine.lock, self._engine.state.reentrancy.alone("a plan"):
-            program, keys, feeds_of = self._engine.program(names)
-            fed = as_run(self._engine.state, names, feeds_of(completed(self._engine.state, feed)))
-            modes = RunModes(self._engine.device, False, self._engine.options.num_threads)
-            with modes, self._engine.state.validation_scope(program):
-                return plan_of(self._engine.state, program, names, keys, fed)
+        return self._engine.inspect(names, feed, plan_of)
 
     def explain(self, feed: Mapping[str, Any] | None = None) -> str:
         """What runs and why, in words.
@@ -194,34 +180,11 @@ class Session:
         Raises:
             DeviceValidationError: It did, and nobody was told.
         """
-        with self._engine.lock:
-            self._engine.validation.check()
+        self._engine.check()
 
     def routes(self) -> Mapping[str, tuple[int, ...]]:
         """How often mixtures chose each expert in the last run, by node; once, else DeviceValidationError."""
-        with self._engine.lock:
-            return routes_of(self._engine.validation)
-
-    def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        """A feed by name from what a call was given.
-
-        Raises:
-            InputError: Too many positional inputs, or one given twice.
-        """
-        if len(args) == 1 and isinstance(args[0], Mapping) and not kwargs:
-            return args[0]
-        names = [port.name for port in self.inputs]
-        if len(args) > len(names):
-            raise InputError(
-                f"{len(args)} positional inputs were given, the model takes {len(names)}: {', '.join(names)}",
-                got=str(len(args)),
-                expected=str(len(names)),
-            )
-        feed = dict(zip(names, args, strict=False))
-        for name in kwargs:
-            if name in feed:
-                raise InputError(f"input {name!r} was given by position and by name", name=name)
-        return {**feed, **kwargs}
+        return self._engine.routes()
 
     def __repr__(self) -> str:
         lines = [f"Session({self._model.source!r}, device={str(self._engine.device)!r})"]

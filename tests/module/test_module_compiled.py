@@ -151,10 +151,10 @@ def test_why_a_model_is_not_one_graph(caplog: pytest.LogCaptureFixture) -> None:
 def test_compilers_keep_no_model() -> None:
     module = load(TEXT, weights={"w": W}).module()
     torch.compile(module, backend="eager", fullgraph=True)(torch.randn(2, 3))
-    session, run = weakref.ref(module._session), weakref.ref(module)
+    engine, run = weakref.ref(module._engine), weakref.ref(module)
     del module
     gc.collect()
-    assert session() is None
+    assert engine() is None
     assert run() is None
 
 

@@ -39,8 +39,8 @@ NAMES = {
         ["training_", "forward_", "weight.T", "_modules_", "_parameters_.a"],
     ),
     "attributes of this module": (
-        ["_session", "_paths.b", "_programs"],
-        ["_session_", "_paths_.b", "_programs_"],
+        ["_engine", "_paths.b", "_run"],
+        ["_engine_", "_paths_.b", "_run_"],
     ),
     "empty parts": (["a..b", ".c", "d."], ["a._.b", "_.c", "d._"]),
     "the same after it is changed": (["a..b", "a._.b"], ["a._.b", "a._.b_"]),

@@ -71,16 +71,20 @@ def test_plain_tensors_are_taken_by_compiled_code(monkeypatch: pytest.MonkeyPatc
     watched = Watched(TEXT, monkeypatch)
     for _ in range(5):
         watched.short(feed())
-    monkeypatch.setattr(again, "_take", lambda *_: False)
+    monkeypatch.setattr(again, "_take", lambda *_: None)
     assert watched.short(feed()) and watched.short(feed(x=torch.randn(2, 2).t()))
     assert not watched.short(feed(x=np.ones((2, 2), np.float32)))
+
+
+def in_inference_mode() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.randn(2, 2)
 
 
 SHORT: dict[str, Callable[[], dict[str, Any]]] = {
     "tensors": feed,
     "transposed": lambda: feed(x=torch.randn(2, 2).t()),
     "expanded": lambda: feed(x=torch.randn(1, 2).expand(2, 2)),
-    "lazily negated": lambda: feed(x=torch.randn(2, 2, dtype=torch.complex64).conj().imag),
     "arrays": lambda: feed(x=np.ones((2, 2), np.float32), k=np.array(2), b=np.array(False)),
     "an array that goes backwards": lambda: feed(x=np.arange(4, dtype=np.float32).reshape(2, 2)[::-1]),
     "a read-only array": lambda: feed(x=np.broadcast_to(np.float32(2), (2, 2))),
@@ -88,6 +92,8 @@ SHORT: dict[str, Callable[[], dict[str, Any]]] = {
 }
 LONG: dict[str, Callable[[], dict[str, Any]]] = {
     "another shape": lambda: feed(x=torch.randn(2, 3)),
+    "lazily negated": lambda: feed(x=torch.randn(2, 2, dtype=torch.complex64).conj().imag),
+    "of inference mode": lambda: feed(x=in_inference_mode()),
     "numbers": lambda: feed(k=3, b=True),
     "lists": lambda: feed(x=[[1.0, 2.0], [3.0, 4.0]]),
     "another byte order": lambda: feed(x=np.ones((2, 2), ">f4")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,6 +17,19 @@ from torch_ort_session.runtime.interpreter.views import Views
 from torch_ort_session.runtime.recorders.api import Finished, Recording, RecordingStats, Shared
 from torch_ort_session.runtime.values.results import Delivery
 from torch_ort_session.trace.observer import SEGMENT, Facts, Observer
+
+
+class Seams(NamedTuple):
+    """How the seams of a replay run.
+
+    Attributes:
+        regions: The regions in order: a capture's, or others in their place.
+        run: Runs a seam, by its number, on the frame, and lands its results where segments read them. One row
+            for each result that is not what it was in the warm run: then the rest of the run is done.
+    """
+
+    regions: tuple[CapturedRegion, ...]
+    run: Callable[[int, CapturedRegion, Frame], tuple[Decline, ...]]
 
 
 def replay(
@@ -37,30 +50,74 @@ def replay(
         KernelError: A seam failed; the capture stays valid.
         Exception: A recording failed; the capture must be retired.
     """
-    for name, static in captured.copied:
-        static.copy_(fed[name])  # type: ignore[arg-type]
+    seams = Seams(captured.stages, lambda _, region, frame: _seam(captured, region, frame))
+    results, diverged = replay_regions(captured, fed, seams)
+    if delivery is not None:
+        return results, diverged
     if captured.whole is not None and captured.results is not None:
-        captured.whole.replay()
-        if delivery is not None:
-            return list(captured.results), ()
-        return captured.donation(captured.results, clones), ()
+        return captured.donation(results, clones), ()
+    return (captured.own_results if diverged else captured.results_of)(results, fed), diverged
+
+
+def replay_regions(
+    captured: CapturedGraph, fed: Mapping[str, Value], seams: Seams
+) -> tuple[list[Any], tuple[Decline, ...]]:
+    """Feeds in, recordings and seams in order.
+
+    Args:
+        captured: The capture.
+        fed: Feeds of the captured signature.
+        seams: How its seams run.
+
+    Returns:
+        The results as they lie in the capture, and what diverged.
+
+    Raises:
+        Exception: What a seam raises; of a recording, the capture must be retired.
+    """
+    writes = [(static, fed[name]) for name, static in captured.copied]
+    if captured.whole is not None and captured.results is not None:
+        replay_whole(captured.whole, writes)
+        return list(captured.results), ()
+    for static, value in writes:
+        static.copy_(value)  # type: ignore[arg-type]
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:
         frame[place] = fed[name]
     diverged: tuple[Decline, ...] = ()
-    for stage in captured.stages:
-        if stage.recording is not None:
-            stage.recording.replay()
+    for number, region in enumerate(seams.regions):
+        if region.recording is not None:
+            region.recording.replay()
             continue
-        diverged = _seam(captured, stage, frame)
+        diverged = seams.run(number, region, frame)
         if diverged:
             break
     captured.done()
-    outputs = [frame[value] for value in captured.warm.program.steps.outputs]
-    if delivery is not None:
-        return outputs, diverged
-    return (captured.own_results if diverged else captured.results_of)(outputs, fed), diverged
+    return [frame[value] for value in captured.warm.program.steps.outputs], diverged
+
+
+def replay_whole(
+    recording: Recording,
+    writes: Sequence[tuple[torch.Tensor, Value]] = (),
+    word: torch.Tensor | None = None,
+) -> bool:
+    """Feeds in, and the one recording that is all of a run; its results are where it made them.
+
+    Args:
+        recording: All of the run.
+        writes: Static inputs with what goes there.
+        word: A validation word: see :meth:`~torch_ort_session.runtime.recorders.api.Recording.replay`.
+
+    Returns:
+        Whether a call noted a fault in the word.
+
+    Raises:
+        Exception: The recording failed; the capture must be retired.
+    """
+    for static, value in writes:
+        static.copy_(value)  # type: ignore[arg-type]
+    return recording.replay(word)
 
 
 def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
@@ -74,7 +131,7 @@ def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Frame) -> tuple
     for position, bound, guards in zip(stage.region.positions, stage.calls, stage.guards, strict=True):
         _call(captured, bound, frame)
         rows = check_guards(bound.step, guards, frame, steps.names)
-        _release(bound, frame)
+        release(bound, frame)
         if rows:
             return rows + _rest(captured, frame, position)
     for value, slot in stage.landings:
@@ -101,7 +158,7 @@ def _rest(captured: CapturedGraph, frame: Frame, diverged: int) -> tuple[Decline
         if any(assumed.get(value, position) >= diverged for value in made):
             _call(captured, bound, frame)
             rows += check_guards(bound.step, guards.get(position, ()), frame, names)
-        _release(bound, frame)
+        release(bound, frame)
     return rows
 
 
@@ -112,7 +169,8 @@ def _call(captured: CapturedGraph, bound: BoundStep, frame: Frame) -> None:
         raise_failure(bound.step, captured.warm.program.steps, frame, error)
 
 
-def _release(bound: BoundStep, frame: Frame) -> None:
+def release(bound: BoundStep, frame: Frame) -> None:
+    """Drop the values that nobody reads after a step."""
     for value in bound.release:
         frame[value] = None
 

@@ -26,6 +26,29 @@ from torch_ort_session.runtime.values.results import Delivery, own
 from torch_ort_session.trace import counters
 
 
+class RunRequest(NamedTuple):
+    """A run that is asked for.
+
+    Attributes:
+        program: The steps for its outputs, whatever the signature.
+        outputs: Requested output names.
+        keys: Names of feeds whose value may be part of the signature.
+        fed: Feeds as the frame holds them.
+        delivery: Where results go that are bound; None where none are.
+    """
+
+    program: Program
+    outputs: tuple[str, ...]
+    keys: frozenset[str]
+    fed: Mapping[str, Value]
+    delivery: Delivery | None = None
+
+    @property
+    def bound(self) -> tuple[Any, ...]:
+        """The bound tensors' part of the signature."""
+        return () if self.delivery is None else self.delivery.form
+
+
 def by_steps(program: Program, fed: Mapping[str, Value]) -> list[Any]:
     """One eager run; its results may lie in anybody's memory."""
     values = frame_of(program, fed)
@@ -33,26 +56,29 @@ def by_steps(program: Program, fed: Mapping[str, Value]) -> list[Any]:
     return [values[i] for i in program.steps.outputs]
 
 
-def given(
-    results: list[Any],
-    constants: frozenset[int],
-    fed: Mapping[str, Value],
-    device: torch.device,
-    delivery: Delivery | None,
+def deliver(
+    request: RunRequest, results: list[Any], device: torch.device, constants: frozenset[int] | None = None
 ) -> list[Any]:
-    """Results that may lie in anybody's memory, as the caller gets them."""
-    if delivery is None:
-        return own(results, constants, fed.values(), device)
-    return delivery.deliver(results, lambda rest: own(rest, constants, fed.values(), device))
+    """Results that may lie in anybody's memory, as the caller gets them.
+
+    Args:
+        request: The run.
+        results: Of it.
+        device: Where results belong.
+        constants: Addresses of memory that later runs read; None for the constants of the request's program.
+    """
+    if constants is None:
+        constants = request.program.constants
+    if request.delivery is None:
+        return own(results, constants, request.fed.values(), device)
+    return request.delivery.deliver(results, lambda rest: own(rest, constants, request.fed.values(), device))
 
 
-def delivered(
-    captured: CapturedGraph, results: list[Any], fed: Mapping[str, Value], delivery: Delivery | None
-) -> list[Any]:
-    """What a capture or a replay gave, as the caller gets it."""
-    if delivery is None:
+def deliver_captured(request: RunRequest, captured: CapturedGraph, results: list[Any]) -> list[Any]:
+    """Results of a capture or a replay, as the caller gets them."""
+    if request.delivery is None:
         return results
-    return delivery.deliver(results, lambda rest: captured.own_results(rest, fed))
+    return request.delivery.deliver(results, lambda rest: captured.own_results(rest, request.fed))
 
 
 class Refused(NamedTuple):
@@ -124,24 +150,15 @@ def _attempt(
     return capture(warm, fed, recorder, state.arena, quarantined, delivery, state.tracer.observer)
 
 
-def replayed(
-    state: EngineState,
-    program: Program,
-    outputs: tuple[str, ...],
-    entry: GraphEntry,
-    fed: Mapping[str, Value],
-    delivery: Delivery | None = None,
-    failed: Exception | None = None,
+def replay_entry(
+    state: EngineState, request: RunRequest, entry: GraphEntry, failed: Exception | None = None
 ) -> list[Any]:
     """Replay; what comes of it decides what becomes of the capture, and the results are right in any case.
 
     Args:
         state: What runs need.
-        program: The steps for these outputs, whatever the signature.
-        outputs: Names of the outputs.
-        entry: The entry of a signature that is captured.
-        fed: Feeds.
-        delivery: Where results go that are bound.
+        request: The run.
+        entry: The entry of its signature, which is captured.
         failed: What the recording raised when it was replayed already.
 
     Returns:
@@ -151,10 +168,11 @@ def replayed(
         KernelError: A kernel failed.
     """
     dispatcher, captured = state.dispatcher, entry.captured
+    program, fed = request.program, request.fed
     assert captured is not None
-    probing = state.verify and not entry.proven and (delivery is not None or captured.differs(fed))
-    again = probing or captured.varies or counts_routes(program.validation)
-    before = before_run(state.device, program.validation) if again else None
+    probing = state.verify and not entry.proven and (request.delivery is not None or captured.differs(fed))
+    repeats = probing or captured.varies or counts_routes(program.validation)
+    before = before_run(state.device, program.validation) if repeats else None
     try:
         if failed is not None:
             raise failed
@@ -162,7 +180,7 @@ def replayed(
             raise Declined(DeclineReport.of(Reason.NOT_WARMED, "the capture was made with something else"))
         observer = state.tracer.observer
         watched = watch_capture(captured, fed, observer) if observer.on else captured
-        results, diverged = replay(watched, fed, delivery)
+        results, diverged = replay(watched, fed, request.delivery)
     except SessionError:
         raise
     except Exception as error:
@@ -176,7 +194,7 @@ def replayed(
             raise
         if met_bad_data(program.validation):
             dispatcher.excuse(entry)
-        return given(results, program.constants, fed, state.device, delivery)
+        return deliver(request, results, state.device)
     dispatcher.count(counters.REPLAYS)
     dispatcher.count(counters.COPIED, captured.memory.static_inputs)
     if diverged and met_bad_data(program.validation):
@@ -184,20 +202,14 @@ def replayed(
     elif diverged:
         dispatcher.retire(entry, DeclineReport(diverged))
     elif probing and before is not None:
-        eager = _probed(state, program, outputs, entry, fed, results, before)
+        eager = _probed(state, request, entry, results, before)
         if eager is not None:
-            return given(eager, program.constants, fed, state.device, delivery)
-    return delivered(captured, results, fed, delivery)
+            return deliver(request, eager, state.device)
+    return deliver_captured(request, captured, results)
 
 
 def _probed(
-    state: EngineState,
-    program: Program,
-    outputs: tuple[str, ...],
-    entry: GraphEntry,
-    fed: Mapping[str, Value],
-    replayed: list[Any],
-    before: Before,
+    state: EngineState, request: RunRequest, entry: GraphEntry, replayed: list[Any], before: Before
 ) -> list[Any] | None:
     """Run the same feeds eagerly, from the same random state; what differs is not replayed again."""
     dispatcher = state.dispatcher
@@ -212,11 +224,11 @@ def _probed(
 
     # An interrupt is no answer: the next replay asks again.
     try:
-        eager = by_steps(program, fed)
+        eager = by_steps(request.program, request.fed)
     except Exception:
         refuse("the eager run failed on what the replay accepted")
         raise
-    wrong = difference(outputs, replayed, eager)
+    wrong = difference(request.outputs, replayed, eager)
     if wrong:
         refuse(wrong)
         return eager

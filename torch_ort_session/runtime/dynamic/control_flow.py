@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -15,8 +15,9 @@ from torch_ort_session.plan.lowering.lists import growing_lists
 from torch_ort_session.plan.lowering.steps import BodySteps
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import CapturedGraph
+from torch_ort_session.runtime.captures.replay import replay_whole
 from torch_ort_session.runtime.captures.warmup import warm_up
-from torch_ort_session.runtime.dispatch.paths import Refused, record, replayed
+from torch_ort_session.runtime.dispatch.paths import Refused, RunRequest, record, replay_entry
 from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, reads, steady, varies
@@ -24,6 +25,7 @@ from torch_ort_session.runtime.interpreter.program import Frame, Program, bind_s
 from torch_ort_session.runtime.recorders.api import Recording
 from torch_ort_session.runtime.validation.validator import met_bad_data
 from torch_ort_session.runtime.values.context import stepwise
+from torch_ort_session.runtime.values.guards import FeedGuard, guard_of
 from torch_ort_session.runtime.values.results import Delivery, apart, storage_ids, storages
 from torch_ort_session.runtime.values.signature import Signature, signature_of
 from torch_ort_session.trace import counters
@@ -246,10 +248,6 @@ class BodyEntry(GraphEntry):
     ready: Ready | None = None
 
 
-Row: TypeAlias = tuple[torch.dtype, torch.Size, torch.device, torch.Tensor, bool]
-"""What a tensor has to be that a recording reads, where it reads it, and whether it may be the same again."""
-
-
 class Made(NamedTuple):
     """A result in the memory of a recording.
 
@@ -271,14 +269,14 @@ class Ready:
     """A captured signature of a body, ready for calls.
 
     Attributes:
-        rows: Of each input that is read, what it has to be; None for one that is not.
+        guard: What the inputs have to be that are read.
         places: Where the capture reads each; None where it reads it not at all, or as it comes.
         written: Identities of all storages that later calls write, these places included.
         recording: All of a call; None where there are seams, or something else than tensors.
         results: The outputs of the recording.
     """
 
-    rows: tuple[Row | None, ...]
+    guard: FeedGuard
     places: tuple[torch.Tensor | None, ...]
     written: frozenset[int]
     recording: Recording | None
@@ -380,16 +378,12 @@ def ready_for(facts: BodyFacts, captured: CapturedGraph, places: tuple[torch.Ten
     plain = all(place is not None or not read for place, read in zip(places, facts.read, strict=True))
     results = tuple(_made(tensor, changing, places) for tensor in captured.results or ())
     return Ready(
-        rows=tuple(_row(place, same) for place, same in zip(places, facts.steady, strict=True)),
+        guard=guard_of(zip(facts.program.steps.input_names, places, strict=True)),
         places=places,
         written=frozenset(changing),
         recording=captured.whole if plain and captured.results is not None else None,
         results=results,
     )
-
-
-def _row(place: torch.Tensor | None, steady: bool) -> Row | None:
-    return None if place is None else (place.dtype, place.shape, place.device, place, steady)
 
 
 def _made(tensor: torch.Tensor, changing: Collection[int], places: Sequence[torch.Tensor | None]) -> Made:
@@ -443,44 +437,42 @@ class BodyCall:
         observer = self.state.tracer.observer
         if observer.on:
             with observer.span(OP, "body", {"body": facts.name}):
-                return self._soonest(inputs, lend)
-        return self._soonest(inputs, lend)
+                return self._once_more(inputs, lend)
+        return self._once_more(inputs, lend)
 
-    def _soonest(self, inputs: tuple[Value, ...], lend: int) -> tuple[Value, ...]:
-        """A call like the one before is replayed at once."""
+    def _once_more(self, inputs: tuple[Value, ...], lend: int) -> tuple[Value, ...]:
+        """A call like the one before is replayed without a look at its signature."""
         state, dispatcher = self.state, self.plan.dispatcher
         entry = None if dispatcher is None else dispatcher.last
         ready = None if entry is None else entry.ready
         if entry is None or ready is None or ready.recording is None or (state.verify and not entry.proven):
             return self._call((*inputs, *self.outer))
         filled = self.filled is ready
-        given = inputs if filled else (*inputs, *self.outer)
-        for row, value in zip(ready.rows, given, strict=False):
-            # A recording is short: a call an input would show.
-            if row is not None and not (
-                isinstance(value, _Tensor)
-                and value.dtype is row[0]
-                and value.shape == row[1]
-                and value.device == row[2]
-            ):
-                return self._call((*inputs, *self.outer))
+        values = inputs if filled else (*inputs, *self.outer)
+        if not ready.guard.fits(values):
+            return self._call((*inputs, *self.outer))
         if not filled:
             self._switch(ready)
-        same = self.same
-        for number, (row, value) in enumerate(zip(ready.rows, given, strict=False)):
-            if row is None or (row[4] and same.get(number) is value):
-                continue
-            row[3].copy_(value)  # type: ignore[arg-type]
-            if row[4]:
-                # What a replay lends is another one each time, under the same name.
-                same[number] = None if self._is_lent(value) else value
         try:
-            ready.recording.replay()
+            replay_whole(ready.recording, self._writes(ready, values))
         except Exception as error:
             return self._replay(entry, ready, (*inputs, *self.outer), error)
         entry.runs += 1
         state.dispatcher.counters[counters.BODY_REPLAYS] += 1
-        return tuple([self._result(made, inputs, n < lend) for n, made in enumerate(ready.results)])
+        return tuple([self._result(result, inputs, n < lend) for n, result in enumerate(ready.results)])
+
+    def _writes(self, ready: Ready, values: Sequence[Value]) -> list[tuple[torch.Tensor, Value]]:
+        """The places of a capture with what goes there, less what is there."""
+        same, writes = self.same, list[tuple[torch.Tensor, Value]]()
+        pairs = zip(ready.places, self.facts.steady, values, strict=False)
+        for number, (place, may_stay, value) in enumerate(pairs):
+            if place is None or (may_stay and same.get(number) is value):
+                continue
+            writes.append((place, value))
+            if may_stay:
+                # What a replay lends is another one each time, under the same name.
+                same[number] = None if self._is_lent(value) else value
+        return writes
 
     def _result(self, made: Made, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
         tensor, copied, lendable, source = made
@@ -547,8 +539,9 @@ class BodyCall:
         facts, program = self.facts, entry.program or self.facts.program
         dispatcher.count(counters.OBSERVED)
         fed = dict(zip(facts.program.steps.input_names, given, strict=True))
-        parts = None, state.build, program, facts.results, (), fed
-        warm, results = warm_up(*parts, state.minimum, dispatcher.unstable)
+        warm, results = warm_up(
+            None, state.build, program, facts.results, (), fed, state.minimum, dispatcher.unstable
+        )
         # What is static under the signature is a constant of the plan from now on.
         fixed = storage_ids(warm.observation.static.values())
         if met_bad_data(facts.program.validation):
@@ -612,7 +605,8 @@ class BodyCall:
                     place.copy_(value)  # type: ignore[arg-type]
         fed, delivery = _deliveries(facts, ready.places, given)
         entry.runs += 1
-        results = replayed(state, facts.program, facts.results, entry, fed, delivery, failed)
+        request = RunRequest(facts.program, facts.results, frozenset(), fed, delivery)
+        results = replay_entry(state, request, entry, failed)
         return tuple(apart(results, ready.written))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,13 +16,21 @@ from torch_ort_session.plan.analysis.growth import FARTHEST, find_growth, growin
 from torch_ort_session.plan.analysis.specs import Observation
 from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.plan.partition.report import Reason
+from torch_ort_session.plan.partition.report import Decline, Reason
 from torch_ort_session.plan.partition.segments import split
-from torch_ort_session.runtime.captures.capture import CapturedGraph
+from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
 from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.replay import watch_capture
+from torch_ort_session.runtime.captures.replay import Seams, release, replay_regions, watch_capture
 from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, specialised
-from torch_ort_session.runtime.dispatch.paths import Refused, breakage, by_steps, record
+from torch_ort_session.runtime.dispatch.paths import (
+    Refused,
+    RunRequest,
+    breakage,
+    by_steps,
+    deliver,
+    deliver_captured,
+    record,
+)
 from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
 from torch_ort_session.runtime.dynamic.residual import BY, AssumptionFailed, ResidualProgram, residual_program
@@ -35,12 +44,12 @@ from torch_ort_session.runtime.dynamic.shape_family import (
 from torch_ort_session.runtime.dynamic.symbolic_tape import SymbolicTape
 from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Program
+from torch_ort_session.runtime.interpreter.program import Frame, Program
 from torch_ort_session.runtime.interpreter.views import BoundProgram, Views, bound_program, view_difference
 from torch_ort_session.runtime.recorders.devices import strips_for
 from torch_ort_session.runtime.validation.validator import counts_routes
-from torch_ort_session.runtime.values.results import Delivery, own, storages
-from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
+from torch_ort_session.runtime.values.results import storages
+from torch_ort_session.runtime.values.signature import Signature, signature_of
 from torch_ort_session.trace import counters
 
 _RESTARTS = 16
@@ -356,30 +365,23 @@ def following(state: EngineState, signature: Signature, *, new: bool) -> Growth 
     return None
 
 
-def ongoing(
-    state: EngineState,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    fed: Mapping[str, Value],
-    bound: tuple[BoundForm, ...],
-) -> Growth | None:
+def ongoing(state: EngineState, request: RunRequest) -> Growth | None:
     """What grew in a run that goes on as those before did, told without a signature.
 
     Args:
         state: What runs need.
-        outputs: Requested output names.
-        keys: Names of feeds whose value may be part of the signature.
-        fed: Feeds.
-        bound: Bound tensors.
+        request: The run.
 
     Returns:
         What grew; None for any other run, and for one that is captured whole.
     """
-    grown, dispatcher = memo_of(state).ongoing(outputs, fed), state.dispatcher
-    if grown is None or all(entry.captured is None for entry in dispatcher.entries.values()):
-        return grown
-    entry = dispatcher.entries.get(signature_of(outputs, fed, dispatcher.active(keys), bound))
-    return grown if entry is None or entry.captured is None else None
+    outputs, fed, dispatcher = request.outputs, request.fed, state.dispatcher
+    growth = memo_of(state).ongoing(outputs, fed)
+    if growth is None or all(entry.captured is None for entry in dispatcher.entries.values()):
+        return growth
+    signature = signature_of(outputs, fed, dispatcher.active(request.keys), request.bound)
+    entry = dispatcher.entries.get(signature)
+    return growth if entry is None or entry.captured is None else None
 
 
 class _Run(NamedTuple):
@@ -410,24 +412,13 @@ class _Made(NamedTuple):
     replayed: bool = False
 
 
-def run_growing(
-    state: EngineState,
-    program: Program,
-    outputs: Sequence[str],
-    grown: Growth,
-    fed: Mapping[str, Value],
-    delivery: Delivery | None,
-    recording: bool,
-) -> list[Any]:
+def run_growing(state: EngineState, request: RunRequest, growth: Growth, *, recording: bool) -> list[Any]:
     """One run whose feeds grew as they did before.
 
     Args:
         state: What runs need.
-        program: The steps for these outputs, whatever the signature.
-        outputs: Requested output names.
-        grown: What grew.
-        fed: Feeds.
-        delivery: Where results go that are bound.
+        request: The run.
+        growth: What grew.
         recording: Whether what does not grow may be recorded.
 
     Returns:
@@ -436,28 +427,24 @@ def run_growing(
     Raises:
         KernelError: A kernel failed.
     """
-    names = frozenset(name for name, _ in grown.form[2])
+    program, outputs, fed = request.program, request.outputs, request.fed
+    names = frozenset(name for name, _ in growth.form[2])
 
     def fold(full: Program) -> Program:
-        return specialised(state.graph, state.build, full, tuple(outputs), names, (), fed)[0]
+        return specialised(state.graph, state.build, full, outputs, names, (), fed)[0]
 
-    kept = memo_of(state).kept(grown.form, program, fold)
+    kept = memo_of(state).kept(growth.form, program, fold)
     if kept.folded is not None:
         observer = state.tracer.observer
         program = watch_program(kept.folded, fed, state.tracer) if observer.on else kept.folded
     memo_of(state).noted = None
-    made = _make(_Run(state, program, outputs, grown, fed, kept, recording))
-
-    if delivery is None and made.replayed:
-        assert made.captured is not None
-        return made.captured.results_of(made.results, fed)
-
-    def owned(results: Sequence[Any]) -> list[Any]:
-        if made.captured is not None:
-            return made.captured.own_results(results, fed)
-        return own(results, made.lasting, fed.values(), state.device)
-
-    return owned(made.results) if delivery is None else delivery.deliver(made.results, owned)
+    made = _make(_Run(state, program, outputs, growth, fed, kept, recording))
+    if made.captured is None:
+        return deliver(request, made.results, state.device, made.lasting)
+    if request.delivery is None:
+        give = made.captured.results_of if made.replayed else made.captured.own_results
+        return give(made.results, fed)
+    return deliver_captured(request, made.captured, made.results)
 
 
 def _make(run: _Run) -> _Made:
@@ -537,40 +524,45 @@ def _first_result(short: ResidualProgram, node: str) -> int:
     return next(value for value in step.outputs if value != NOTHING)
 
 
-def _replayed(captured: CapturedGraph, given: Mapping[str, Any], weave: SymbolicTape | None) -> list[Any]:
+def _replayed(captured: CapturedGraph, fed: Mapping[str, Any], tape: SymbolicTape | None) -> list[Any]:
     """Replay what does not grow, and run the steps between, whose failures are the caller's to explain.
 
     Raises:
         AssumptionFailed: A step gave what no recording can read.
     """
-    for name, static in captured.copied:
-        static.copy_(given[name])
-    frame = captured.frame.copy()
-    for name, place in captured.passed:
-        frame[place] = given[name]
-    watching = weave is not None and weave.watching
-    if weave is not None:
-        weave.begin()
-    for number, stage in enumerate(captured.stages if weave is None else weave.stages):
-        if stage.recording is not None:
-            stage.recording.replay()
-            continue
-        if watching and weave is not None:
-            weave.watch(number, stage.calls, frame)
-        else:
-            for bound in stage.calls:
-                bound.call(frame)
-                for value in bound.release:
-                    frame[value] = None
-        for value, slot in stage.landings:
-            made = frame[value]
-            if made.shape != slot.shape or made.dtype is not slot.dtype:
-                raise AssumptionFailed(value)
-            frame[value] = slot.copy_(made)
-    captured.done()
-    if watching and weave is not None:
-        weave.done(given[BY])
-    return [frame[value] for value in captured.warm.program.steps.outputs]
+    if tape is None:
+        return replay_regions(captured, fed, Seams(captured.stages, _seam))[0]
+    watching = tape.watching
+    tape.begin()
+    seams = Seams(tape.stages, functools.partial(_watched_seam, tape) if watching else _seam)
+    results, _ = replay_regions(captured, fed, seams)
+    if watching:
+        tape.done(fed[BY])
+    return results
+
+
+def _seam(number: int, region: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
+    """Run a seam's steps and land what segments read of it."""
+    for bound in region.calls:
+        bound.call(frame)
+        release(bound, frame)
+    return _land(region, frame)
+
+
+def _watched_seam(
+    tape: SymbolicTape, number: int, region: CapturedRegion, frame: Frame
+) -> tuple[Decline, ...]:
+    tape.watch(number, region.calls, frame)
+    return _land(region, frame)
+
+
+def _land(region: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
+    for value, slot in region.landings:
+        landed = frame[value]
+        if landed.shape != slot.shape or landed.dtype is not slot.dtype:
+            raise AssumptionFailed(value)
+        frame[value] = slot.copy_(landed)
+    return ()
 
 
 def _weave(run: _Run, captured: CapturedGraph) -> SymbolicTape:

@@ -9,6 +9,7 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.analysis.growth import FARTHEST
+from torch_ort_session.runtime.values.guards import FeedGuard, FeedRow, ShapePattern, feed_guard, feed_row
 from torch_ort_session.runtime.values.signature import Signature
 
 _Tensor = torch.Tensor
@@ -45,16 +46,16 @@ class GrowthPattern(NamedTuple):
         form: The form.
         base: What the dims that grow were in the first run.
         slopes: What each grows by while the first grows by one.
-        shapes: The different dims of feeds: each in the first run, and its slopes.
-        rows: Of each feed its name, dtype and device, and which of these its dims are.
+        guard: What feeds must be like, by how much the first dim has grown.
+        names: The feeds, in the order of its rows.
         lead: The feed whose dim is the first that grows, and the place of that dim.
     """
 
     form: ShapeFamily
     base: tuple[int, ...]
     slopes: tuple[int, ...]
-    shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    rows: tuple[tuple[str, torch.dtype, torch.device, int], ...]
+    guard: FeedGuard
+    names: tuple[str, ...]
     lead: tuple[str, int]
 
     def grown(self, outputs: tuple[str, ...], fed: Mapping[str, Value]) -> Growth | None:
@@ -64,7 +65,7 @@ class GrowthPattern(NamedTuple):
             outputs: Requested output names.
             fed: Feeds.
         """
-        if outputs != self.form[0] or len(fed) != len(self.rows):
+        if outputs != self.form[0] or len(fed) != len(self.guard.rows):
             return None
         name, axis = self.lead
         leader = fed.get(name)
@@ -73,19 +74,8 @@ class GrowthPattern(NamedTuple):
         by = leader.shape[axis] - self.base[0]
         if not 0 <= by <= FARTHEST:
             return None
-        shapes = [tuple([a + b * by for a, b in zip(*pair, strict=True)]) for pair in self.shapes]
-        for name, dtype, device, place in self.rows:
-            value = fed.get(name)
-            if (
-                not isinstance(value, _Tensor)
-                or value.dtype is not dtype
-                or value.shape != shapes[place]
-                or value.device != device
-            ):
-                return None
-        for name, number in self.form[2]:
-            if fed[name].item() != number:  # type: ignore[union-attr]
-                return None
+        if not self.guard.fits([fed.get(name) for name in self.names], by):
+            return None
         return Growth(self.form, tuple([a + b * by for a, b in zip(self.base, self.slopes, strict=True)]), by)
 
 
@@ -97,8 +87,9 @@ def growth_pattern(form: ShapeFamily, base: tuple[int, ...], slopes: tuple[int, 
         base: The dims that grow, in the first run.
         slopes: What each grows by while the first grows by one.
     """
-    shapes: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-    rows: list[tuple[str, torch.dtype, torch.device, int]] = []
+    patterns: dict[ShapePattern, int] = {}
+    rows: list[FeedRow] = []
+    numbers = dict(form[2])
     lead: tuple[str, int] | None = None
     place = 0
     for feed in form[1]:
@@ -111,9 +102,12 @@ def growth_pattern(form: ShapeFamily, base: tuple[int, ...], slopes: tuple[int, 
                 lead = lead or (name, axis)
                 first[axis], slope[axis] = base[place], slopes[place]
                 place += 1
-        number = shapes.setdefault((tuple(first), tuple(slope)), len(shapes))
-        rows.append((name, dtype, device, number))
-    return None if lead is None else GrowthPattern(form, base, slopes, tuple(shapes), tuple(rows), lead)
+        shape = patterns.setdefault(ShapePattern(tuple(first), tuple(slope)), len(patterns))
+        rows.append(feed_row(name, dtype, device, shape, numbers.get(name)))
+    if lead is None:
+        return None
+    names = tuple([row.name for row in rows])
+    return GrowthPattern(form, base, slopes, feed_guard(rows, patterns), names, lead)
 
 
 def grown_since(before: Signature, after: Signature) -> Growth | None:

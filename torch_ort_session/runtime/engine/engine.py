@@ -5,32 +5,37 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from torch_ort_session.errors import InputError
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ir.ports import port_of
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
 from torch_ort_session.plan.analysis.static_values import key_feed_candidates
+from torch_ort_session.runtime.dispatch.paths import RunRequest
 from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Rules
 from torch_ort_session.runtime.dispatch.state import EngineState, Reentrancy, reset_after_fork
 from torch_ort_session.runtime.dynamic.control_flow import Bodies, bodies_of, enter
 from torch_ort_session.runtime.dynamic.growing import Memo, memo_of
 from torch_ort_session.runtime.engine.fast_path import FastReplay, fast_replay_of, try_replay
-from torch_ort_session.runtime.engine.run import PaddedRun, completed, run_eagerly
+from torch_ort_session.runtime.engine.padded import PaddedRun, as_run, completed
+from torch_ort_session.runtime.engine.run import run_eagerly
 from torch_ort_session.runtime.interpreter.profile import watch_program
 from torch_ort_session.runtime.interpreter.program import Program, builder
 from torch_ort_session.runtime.recorders.arena import Arena
 from torch_ort_session.runtime.recorders.backend import recorders, stamp_of
 from torch_ort_session.runtime.recorders.devices import recorder_or_reason
-from torch_ort_session.runtime.validation.validator import word_for
+from torch_ort_session.runtime.validation.validator import routes_of, word_for
 from torch_ort_session.runtime.values import feeds
 from torch_ort_session.runtime.values.context import RunModes, stepwise
 from torch_ort_session.runtime.values.feeds import FeedConverter
 from torch_ort_session.runtime.values.shapes import allowed, padding
+
+T = TypeVar("T")
 
 _PROGRAMS = 8
 """Choices of outputs whose steps are kept; the least recently used goes first."""
@@ -133,6 +138,62 @@ class Engine:
                 if reentrancy.due is not None:
                     reentrancy.settle()
 
+    def feed_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        """A feed by name from what a call was given.
+
+        Raises:
+            InputError: Too many positional inputs, or one given twice.
+        """
+        if len(args) == 1 and isinstance(args[0], Mapping) and not kwargs:
+            return args[0]
+        names = [info.name for info in self.graph.inputs if info.name not in self.graph.initializers]
+        if len(args) > len(names):
+            raise InputError(
+                f"{len(args)} positional inputs were given, the model takes {len(names)}: {', '.join(names)}",
+                got=str(len(args)),
+                expected=str(len(names)),
+            )
+        feed = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in feed:
+                raise InputError(f"input {name!r} was given by position and by name", name=name)
+        return {**feed, **kwargs}
+
+    def inspect(
+        self, outputs: tuple[str, ...], feed: Mapping[str, Any], look: Callable[[EngineState, RunRequest], T]
+    ) -> T:
+        """What somebody finds out about a run, in the place and under the modes of it; none is made.
+
+        Args:
+            outputs: Requested output names.
+            feed: Inputs by name, as they came.
+            look: Finds it out.
+
+        Raises:
+            InputError: A feed does not fit.
+        """
+        state = self.state
+        with self.lock, state.reentrancy.alone("a plan"):
+            program, keys, feeds_of = self.program(outputs)
+            fed = as_run(state, outputs, feeds_of(completed(state, feed)))
+            modes = RunModes(self.device, False, self.options.num_threads)
+            with modes, state.validation_scope(program):
+                return look(state, RunRequest(program, outputs, keys, fed))
+
+    def check(self) -> None:
+        """Ask whether a run that was not asked about met bad data.
+
+        Raises:
+            DeviceValidationError: It did, and nobody was told.
+        """
+        with self.lock:
+            self.validation.check()
+
+    def routes(self) -> Mapping[str, tuple[int, ...]]:
+        """How often mixtures chose each expert in the last run, by node; once, else DeviceValidationError."""
+        with self.lock:
+            return routes_of(self.validation)
+
     def _run(
         self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
     ) -> list[Any]:
@@ -209,6 +270,12 @@ class Engine:
             self.state.dispatcher.release()
             memo_of(self.state).clear()
             bodies_of(self.state).release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Engine, (self.graph, self.device, self.options))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        return Engine(self.graph, self.device, self.options)
 
     def after_fork(self) -> None:
         """In a forked child: give up a run that another thread of the parent was in."""

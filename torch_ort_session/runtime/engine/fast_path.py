@@ -6,9 +6,10 @@ times what it costs in a loop of its own: this is the shortest way from feeds to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,39 +18,49 @@ from torch.autograd import forward_ad
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING
 from torch_ort_session.runtime.captures.capture import CapturedGraph, OutputDonation, clones
+from torch_ort_session.runtime.captures.replay import replay_whole
 from torch_ort_session.runtime.dispatch.policy import GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.recorders.api import Recording
 from torch_ort_session.runtime.recorders.devices import feeds_for
 from torch_ort_session.runtime.recorders.tape.native import NativeFeeds
 from torch_ort_session.runtime.validation.validator import ValidationWord
-from torch_ort_session.runtime.values.context import emptied, stepwise
+from torch_ort_session.runtime.values.context import stepwise
+from torch_ort_session.runtime.values.guards import FeedGuard, guard_of
 from torch_ort_session.trace import counters
 
 _Tensor = torch.Tensor
-_Array = np.ndarray
-_STRIDED = torch.strided
 _HOST = torch.device("cpu")
 _NUMBERS = frozenset((torch.int64, torch.int32, torch.bool))
-_Row = tuple[str, torch.dtype, torch.Size, Any, int | bool | None]
-_Write = tuple[int, torch.Tensor, Any]
+
+
+class StaticWrite(NamedTuple):
+    """Where a feed goes that something reads.
+
+    Attributes:
+        feed: The place of the feed.
+        static: The static input.
+        array: The same memory as an array; None where numpy has no such dtype.
+    """
+
+    feed: int
+    static: torch.Tensor
+    array: np.ndarray[Any, Any] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike:
-    """What feeds must be like, and where they go.
+class FastFeeds:
+    """What feeds must be like, and where they go; part of a :class:`FastReplay`.
 
     Attributes:
-        rows: Of each feed its name, dtype, dims and numpy dtype; its number when it is a key feed. None where
-            there is no such thing.
-        writes: Of each feed that something reads, where it is among the feeds, its static input, and the same
-            as an array; None where there is no numpy dtype.
+        guard: What they must be like.
+        writes: Where they go.
         threads: Of torch's CPU kernels.
-        native: The same for a dict of plain tensors, compiled; None where it is not.
+        native: The same for a dict of tensors, compiled; None where it is not.
     """
 
-    rows: tuple[_Row, ...]
-    writes: tuple[_Write, ...]
+    guard: FeedGuard
+    writes: tuple[StaticWrite, ...]
     threads: int
     native: NativeFeeds | None
 
@@ -65,7 +76,7 @@ class FastReplay:
         feeds: What its feeds must be like.
         recording: All of the run.
         results: The outputs, in the recording's memory.
-        donation: How they leave it.
+        give: Gives them memory of their own, once a replay.
         validation: The session's word; None where it has none.
         checks: Whether the recording may report bad data into it.
         usual: Whether the outputs are the model's.
@@ -74,10 +85,10 @@ class FastReplay:
     entry: GraphEntry
     captured: CapturedGraph
     outputs: tuple[str, ...]
-    feeds: Alike
+    feeds: FastFeeds
     recording: Recording
     results: tuple[torch.Tensor, ...]
-    donation: OutputDonation
+    give: Callable[[list[torch.Tensor]], list[Any]]
     validation: ValidationWord | None
     checks: bool
     usual: bool
@@ -100,36 +111,67 @@ def fast_replay_of(
     if captured.warm.program.validation is not None and captured.warm.program.validation.counting:
         # Each run is asked about in full.
         return None
-    statics, numbers = dict(captured.copied), dict(captured.warm.keys)
-    rows: list[_Row] = []
-    writes: list[_Write] = []
-    for position, (name, value) in enumerate(fed.items()):
-        if not isinstance(value, torch.Tensor):
+    feeds = _fast_feeds(captured, fed)
+    if feeds is None:
+        return None
+    return FastReplay(
+        entry=entry,
+        captured=captured,
+        outputs=outputs,
+        feeds=feeds,
+        recording=captured.whole,
+        results=captured.results,
+        give=_giver(captured.donation),
+        validation=captured.warm.program.validation,
+        checks=_checks(captured),
+        usual=usual,
+    )
+
+
+def _fast_feeds(captured: CapturedGraph, fed: Mapping[str, Value]) -> FastFeeds | None:
+    """What feeds like the last ones must be like; None where one is no tensor."""
+    statics, likes = dict(captured.copied), list(fed.items())
+    tensors = [(name, value) for name, value in likes if isinstance(value, torch.Tensor)]
+    if len(tensors) < len(likes):
+        return None
+    guard = guard_of(tensors, dict(captured.warm.keys))
+    writes = tuple(
+        StaticWrite(place, static, None if row.array is None else static.numpy())
+        for place, row in enumerate(guard.rows)
+        if row is not None and (static := statics.get(row.name)) is not None
+    )
+    return FastFeeds(guard, writes, torch.get_num_threads(), native_form(guard, tensors, statics))
+
+
+def native_form(
+    guard: FeedGuard, likes: Sequence[tuple[str, torch.Tensor]], statics: Mapping[str, torch.Tensor]
+) -> NativeFeeds | None:
+    """A guard of feeds with fixed dims, compiled, which copies them too; None where that is not to be had.
+
+    Args:
+        guard: The guard.
+        likes: Names and tensors that it admits.
+        statics: Where they go, by name.
+    """
+    native = feeds_for(_HOST, torch.get_num_threads())
+    for row, (name, like) in zip(guard.rows, likes, strict=True):
+        static = statics.get(name)
+        number = None if row is None else row.number
+        if native is None or not like.is_cpu or (static is not None and not static.is_cpu):
             return None
-        static, array, kind = statics.get(name), None, _numpy_dtype(value.dtype)
-        if static is not None and kind is not None:
-            array = static.numpy()
-        rows.append((name, value.dtype, value.shape, kind, numbers.get(name)))
-        if static is not None:
-            writes.append((position, static, array))
-    parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.donation
-    warm = captured.warm
-    last = warm.program.validation, _checks(captured), usual
-    return FastReplay(entry, captured, outputs, *parts, *last)
+        if number is not None and like.dtype not in _NUMBERS:
+            return None
+        native.add(name, like, static, None if number is None else int(number))
+    return native
 
 
-def _alike(rows: Sequence[_Row], writes: Sequence[_Write], fed: Mapping[str, Value]) -> Alike:
-    threads = torch.get_num_threads()
-    native = feeds_for(_HOST, threads)
-    targets = {position: static for position, static, _ in writes}
-    for position, (name, dtype, _, _, number) in enumerate(rows):
-        target, like = targets.get(position), fed[name]
-        if native is None or (target is not None and not target.is_cpu) or not isinstance(like, torch.Tensor):
-            return Alike(tuple(rows), tuple(writes), threads, None)
-        if number is not None and dtype not in _NUMBERS:
-            return Alike(tuple(rows), tuple(writes), threads, None)
-        native.add(name, like, target, None if number is None else int(number))
-    return Alike(tuple(rows), tuple(writes), threads, native)
+def _giver(donation: OutputDonation) -> Callable[[list[torch.Tensor]], list[Any]]:
+    """What gives the results of a replay memory of their own."""
+    if donation.recording is None:
+        return clones
+    if all(donation.given):
+        return donation.recording.donate
+    return functools.partial(donation, copied=clones)
 
 
 def try_replay(
@@ -159,8 +201,12 @@ def try_replay(
         return None
     feeds = known.feeds
     native = feeds.native
-    if (native is None or forward_ad._current_level >= 0 or not native.take(feed)) and not _take(feeds, feed):
-        return None
+    writes: Sequence[tuple[torch.Tensor, Value]] = ()
+    if native is None or forward_ad._current_level >= 0 or not native.take(feed):
+        taken = _take(feeds, feed)
+        if taken is None:
+            return None
+        writes = taken
     word = known.validation
     if word is not None:
         if word.ticket is not None:
@@ -169,7 +215,7 @@ def try_replay(
             # Nothing of the recording would write to it.
             word = None
     try:
-        flagged = known.recording.replay(None if word is None else word.word)
+        flagged = replay_whole(known.recording, writes, None if word is None else word.word)
     except Exception as error:
         return error
     known.entry.runs += 1
@@ -180,44 +226,25 @@ def try_replay(
         fault = word.peek()
         if fault is not None:
             raise fault.error()
-    return known.donation(known.results, clones)
+    return known.give(list(known.results))
 
 
-def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
-    """Copy feeds to where they go; False, and nothing is written, when they are others."""
-    if (
-        len(feed) != len(feeds.rows)
-        or torch.get_num_threads() != feeds.threads
-        or torch.is_inference_mode_enabled()
-        or stepwise()
-    ):
-        return False
-    values = []
-    for name, dtype, shape, kind, number in feeds.rows:
-        value = feed.get(name)
+def _take(feeds: FastFeeds, feed: Mapping[str, Any]) -> list[tuple[torch.Tensor, Value]] | None:
+    """Static inputs with the tensors that go there; arrays are there already. None for other feeds."""
+    if torch.get_num_threads() != feeds.threads or torch.is_inference_mode_enabled() or stepwise():
+        return None
+    admitted = feeds.guard.admit(feed)
+    if admitted is None:
+        return None
+    writes: list[tuple[torch.Tensor, Value]] = []
+    for place, static, array in feeds.writes:
+        value = admitted[place]
         if type(value) is _Tensor:
-            if (
-                value.dtype is not dtype
-                or value.is_nested
-                or value.shape != shape
-                or not value.is_cpu
-                or value.requires_grad
-                or value.layout is not _STRIDED
-                or emptied(value)
-            ):
-                return False
-        elif type(value) is not _Array or value.dtype != kind or kind is None or value.shape != shape:
-            return False
-        if number is not None and value.item() != number:
-            return False
-        values.append(value)
-    for position, static, array in feeds.writes:
-        value = values[position]
-        if type(value) is _Tensor:
-            static.copy_(value)
+            writes.append((static, value))
         else:
+            assert array is not None
             np.copyto(array, value)
-    return True
+    return writes
 
 
 def _checks(captured: CapturedGraph) -> bool:
@@ -236,10 +263,3 @@ def _checks(captured: CapturedGraph) -> bool:
         for value in call.step.inputs
         if value != NOTHING
     )
-
-
-def _numpy_dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
-    try:
-        return torch.empty(0, dtype=dtype).numpy().dtype
-    except TypeError:
-        return None

@@ -22,7 +22,8 @@ from torch_ort_session.ir.types import (
     describe_shape,
 )
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.runtime.values.context import FEW, emptied
+from torch_ort_session.runtime.values.context import emptied
+from torch_ort_session.runtime.values.guards import FeedGuard, FeedRow, feed_guard, feed_row, is_plain
 
 Symbols: TypeAlias = dict[str, tuple[int, str, int]]
 """Symbolic dims that feeds have bound: the size, and which input bound it with which dim."""
@@ -123,15 +124,9 @@ def convert_all(
 
 def _fits(name: str, kind: ValueType | None, value: object, device: torch.device, symbols: Symbols) -> bool:
     """Whether a feed needs no conversion: the quick way of what is right; all else goes the long way."""
-    if type(value) is not torch.Tensor or type(kind) is not TensorType:
+    if type(kind) is not TensorType or not is_plain(value, kind.element.torch_dtype, device):
         return False
-    if value.dtype is not kind.element.torch_dtype or value.device != device:
-        return False
-    if value.layout is not torch.strided or value.is_nested or value.is_neg() or value.is_conj():
-        return False
-    if emptied(value):
-        return False
-    dims, shape = kind.shape, value.shape
+    dims, shape = kind.shape, value.shape  # type: ignore[attr-defined]
     if dims is None:
         return True
     if len(dims) != len(shape):
@@ -391,13 +386,11 @@ def _short(dtype: torch.dtype | None) -> str:
 _ACCEPTED = 256
 """Combinations of dims that are remembered; then the memory starts afresh."""
 
-_Tensor = torch.Tensor
-_Array = np.ndarray
-_STRIDED = torch.strided
-
 
 class FeedConverter:
     """Converts and checks feeds as :func:`.feeds.convert_all` does, at less cost for dims seen before.
+
+    Its lifetime is that of the program whose feeds it converts.
 
     Args:
         infos: The model's inputs.
@@ -418,11 +411,7 @@ class FeedConverter:
         self._device = device
         self._on_host = on_host
         self._accepted: set[tuple[torch.Size, ...]] = set()
-        self._quick = tuple(
-            (info.name, dtype, _HOST if info.name in on_host else device, dtype.is_floating_point)
-            for info, dtype in ((info, _dtype(info)) for info in self._infos)
-            if dtype is not None
-        )
+        self._guard = self._compiled()
 
     def __call__(self, feed: Mapping[str, object]) -> dict[str, Value]:
         """Every feed of a run as the frame holds it.
@@ -439,53 +428,33 @@ class FeedConverter:
         if type(feed) is not dict and not isinstance(feed, Mapping):
             kind = type(feed).__name__
             raise InputError(f"feed is a mapping from input names to values, not a {kind}", got=kind)
-        try:
-            fed = self._known(feed)
-        except RuntimeError:
-            # A function transform has wrapped a tensor, which has no pointer then.
-            fed = None
+        fed = None if self._guard is None else self._accepted_as_it_is(self._guard, feed)
         if fed is None:
             fed = convert_all(self._infos, self._defaults, feed, self._device, self._on_host)
-            if len(fed) == len(self._quick) == len(self._infos):
+            if self._guard is not None and len(fed) == len(self._infos):
                 if len(self._accepted) >= _ACCEPTED:
                     self._accepted.clear()
-                self._accepted.add(
-                    tuple([value.shape for value in fed.values() if isinstance(value, _Tensor)])
-                )
+                self._accepted.add(tuple([value.shape for value in fed.values()]))  # type: ignore[union-attr]
         return fed
 
-    def _known(self, feed: Mapping[str, object]) -> dict[str, Value] | None:
+    def _accepted_as_it_is(self, guard: FeedGuard, feed: Mapping[str, object]) -> dict[str, Value] | None:
         """The feeds, if nothing about them is new; None leaves the rest, errors included, to the long way."""
-        quick = self._quick
-        if len(feed) != len(quick):
+        admitted = guard.admit(feed)
+        if admitted is None:
             return None
-        fed: dict[str, Value] = {}
-        shapes: list[torch.Size] = []
-        for name, dtype, place, floats in quick:
-            value = feed.get(name)
-            if type(value) is _Array:
-                try:
-                    value = from_numpy(name, value)
-                except InputError:
-                    return None
-            if (
-                type(value) is not _Tensor
-                or value.dtype is not dtype
-                or value.device != place
-                or value.layout is not _STRIDED
-                or value.is_nested
-                or (floats and value.is_neg())
-                or (value.data_ptr() < FEW and emptied(value))
-            ):
+        fed: dict[str, Value] = {
+            info.name: value if type(value) is torch.Tensor else from_numpy(info.name, value)
+            for info, value in zip(self._infos, admitted, strict=True)
+        }
+        return fed if tuple([value.shape for value in fed.values()]) in self._accepted else None  # type: ignore[union-attr]
+
+    def _compiled(self) -> FeedGuard | None:
+        """The guard of feeds with any dims; None where an input is no tensor."""
+        rows: list[FeedRow] = []
+        for info in self._infos:
+            dtype = info.type.element.torch_dtype if type(info.type) is TensorType else None
+            if dtype is None:
                 return None
-            fed[name] = value
-            shapes.append(value.shape)
-        return fed if tuple(shapes) in self._accepted else None
-
-
-def _dtype(info: ValueInfo) -> torch.dtype | None:
-    """The dtype of an input that is a plain tensor without lazy bits in its dtype; else None."""
-    if type(info.type) is not TensorType:
-        return None
-    dtype = info.type.element.torch_dtype
-    return None if dtype is None or dtype.is_complex else dtype
+            device = _HOST if info.name in self._on_host else self._device
+            rows.append(feed_row(info.name, dtype, device, 0))
+        return feed_guard(rows, (None,), gradients=True)
