@@ -1,8 +1,8 @@
 """The rules of the package as functions over parsed sources; `test_architecture.py` applies them.
 
 A rule takes one `Source` and yields `Finding`s; the rules of `roomrules.py` take the whole `Tree`. Both work
-on texts and their syntax trees alone, so that they can be tried on a snippet that does not exist on disk: each
-rule has such a test and so can fail. A source is parsed and walked once, whatever the number of rules.
+on texts and their syntax trees alone, so that they can be tried on a snippet that does not exist on disk:
+each rule has such a test and so can fail. A source is parsed and walked once, whatever the number of rules.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """The rooms and files of a layer, lowest first: one imports only from those before it."""
 
 PROMISES = {
-    "plan/lowering": "Steps made from a graph: every node bound to its kernel, what no kernel serves lowered.",
+    "plan/lowering": "Steps made from a graph: nodes bound to kernels, what no kernel serves lowered.",
     "plan/analysis": "What follows from a run that was observed: specs, static values, growth.",
     "plan/partition": "Regions: what is recorded, what runs eagerly between, and why.",
     "plan/memory": "Places in an arena for values that do not live at the same time.",
@@ -71,10 +71,21 @@ class Tree:
         return {source.module: source for source in self.sources}
 
     def target(self, item: Imported) -> str:
-        """The module of the package that an import names, or nothing."""
-        if item.name in self.modules:
+        """The module of the package that an import names, or nothing; not the file of a name offered."""
+        if item.name in self.modules and item.name not in self.offered:
             return item.name
         return item.base if item.base in self.modules else ""
+
+    @cached_property
+    def offered(self) -> frozenset[str]:
+        """The dotted names, at the package, of what its `__init__` imports."""
+        return frozenset(
+            f"{module}.{item.alias or item.member}"
+            for module, source in self.modules.items()
+            if source.is_package
+            for item in source.imports
+            if item.member and item.base != module
+        )
 
     @cached_property
     def imported(self) -> dict[str, list[tuple[str, Imported]]]:
@@ -198,7 +209,7 @@ def _circles(edges: dict[str, list[str]]) -> Iterator[list[str]]:
 
 
 def rooms_state_their_promise(tree: Tree) -> Iterator[Finding]:
-    """A room's `__init__` begins with its promise; its `__all__` is, in order, all that it imports."""
+    """A room's `__init__` begins with its promise; its `__all__` is all that it imports."""
     for source in tree.sources:
         if len(source.parts) != 2 or source.parts[0] not in ROOMS or not source.is_package:
             continue
@@ -210,8 +221,8 @@ def rooms_state_their_promise(tree: Tree) -> Iterator[Finding]:
             yield Finding(source.path, 1, f"the docstring does not begin with the promise: {promise}")
         offered = [ast.literal_eval(node.value) for node in source.of(ast.Assign) if _is_all(node)]
         names = [item.alias or item.member for item in source.imports if item.base != "__future__"]
-        if len(offered) != 1 or list(offered[0]) != sorted(names):
-            yield Finding(source.path, 1, "__all__ is not the sorted list of what is imported")
+        if len(offered) != 1 or sorted(offered[0]) != sorted(names):
+            yield Finding(source.path, 1, "__all__ is not what is imported")
 
 
 def _is_all(node: ast.Assign) -> bool:
@@ -283,7 +294,7 @@ def _parameter_breach(node: ast.FunctionDef | ast.AsyncFunctionDef, kernels: set
 
 
 def _kernels(source: Source) -> Iterator[str]:
-    """Functions whose signature is a schema: those under `@kernel(...)`, or to which `kernel(...)` is applied."""
+    """Functions whose signature is a schema: those that `kernel(...)` decorates or is applied to."""
     for node in source.of(ast.FunctionDef):
         calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]
         if any(dotted(call.func).split(".")[-1] == "kernel" for call in calls):
