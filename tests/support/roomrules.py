@@ -294,7 +294,7 @@ def _parameter_breach(node: ast.FunctionDef | ast.AsyncFunctionDef, kernels: set
 
 
 def _kernels(source: Source) -> Iterator[str]:
-    """Functions whose signature is a schema: those that `kernel(...)` decorates or is applied to."""
+    """Functions whose signature is a schema: those of kernels, and of the shapes of native ops."""
     for node in source.of(ast.FunctionDef):
         calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]
         if any(dotted(call.func).split(".")[-1] == "kernel" for call in calls):
@@ -302,6 +302,9 @@ def _kernels(source: Source) -> Iterator[str]:
     for call in source.of(ast.Call):
         if isinstance(call.func, ast.Call) and dotted(call.func.func).split(".")[-1] == "kernel":
             yield from (dotted(argument) for argument in call.args)
+    if source.within("ops/native/"):
+        tops = [node for node in source.tree.body if getattr(node, "name", "") == "describe"]
+        yield from (name.id for top in tops for name in ast.walk(top) if isinstance(name, ast.Name))
 
 
 def no_splatted_tuples(tree: Tree) -> Iterator[Finding]:
