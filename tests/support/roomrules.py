@@ -56,7 +56,9 @@ LIFETIME = "Lives as long as "
 LOADED_ON_USE = {"runtime/interpreter/compiled.py": "imports torch._dynamo, which starting up must not"}
 """Files that their room does not load, and why: they are imported within a function, as modules."""
 
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {
+    "ops/kernel.py: kernel": "each keyword is a fact that a kernel declares; a record would be read at once",
+}
 """Functions with a longer body or more parameters, as `path: name`, and why."""
 
 
