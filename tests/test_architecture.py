@@ -6,7 +6,7 @@ import archrules
 import kernelscan
 import pytest
 import roomrules
-from archrules import Finding, Rule, Source
+from archrules import PACKAGE, Finding, Rule, Source
 from roomrules import Tree, TreeRule
 
 SOURCES = archrules.python_sources()
@@ -35,6 +35,19 @@ def test_tree_keeps(rule: TreeRule) -> None:
 
 def test_package_was_read() -> None:
     assert {"torch_ort_session/__init__.py", "torch_ort_session/_version.py"} <= {s.path for s in SOURCES}
+
+
+def test_runtime_is_nine_rooms_of_few_files() -> None:
+    files = [source.parts for source in SOURCES if source.parts[0] == "runtime" and not source.is_package]
+    assert {parts[1] for parts in files} == set(roomrules.ROOMS["runtime"])
+    assert len(files) <= 45
+
+
+def test_a_session_names_few_things_of_the_runtime() -> None:
+    names = [
+        i.name for _, i in TREE.imported[f"{PACKAGE}.session"] if i.base.startswith(f"{PACKAGE}.runtime")
+    ]
+    assert 0 < len(names) <= 7, names
 
 
 def test_kernels_read_no_data_on_the_host() -> None:
@@ -166,7 +179,6 @@ def test_base_names_of_translation_units_are_unique() -> None:
     assert archrules.duplicate_names(["csrc/norm/a.cpp", "csrc/index/a.cu", "csrc/norm/a.cuh"]) == ["a"]
 
 
-PACKAGE = "torch_ort_session"
 ROOM = f"{PACKAGE}.runtime.values"
 PROMISE = f'"""{roomrules.PROMISES["runtime/values"]}"""\n'
 OFFERED = f'{PROMISE}from {ROOM}.results import own\n__all__ = ["own"]\n'

@@ -234,13 +234,15 @@ def _is_all(node: ast.Assign) -> bool:
 def rooms_are_imported_whole(tree: Tree) -> Iterator[Finding]:
     """What lies outside of a room imports from the room, not from one of its files."""
     for module, items in tree.imported.items():
+        breaches: dict[Finding, None] = {}
         for target, item in items:
             place, inner = _room(target), tree.modules[target].parts
             if place is None or len(inner) == 2 or place == _room(module):
                 continue
             if not _is_loaded_on_use(tree, module, target, item):
                 message = f"import from {PACKAGE}.{'.'.join(place)}, not from its file {inner[-1]}"
-                yield Finding(tree.modules[module].path, item.line, message)
+                breaches[Finding(tree.modules[module].path, item.line, message)] = None
+        yield from breaches
     yield from _unneeded(tree, LOADED_ON_USE, {f"{'/'.join(s.parts)}.py" for s in tree.sources})
 
 
