@@ -1,13 +1,16 @@
-"""The shape of the house, checked on the sources; every rule is first shown a snippet that breaks it."""
+"""The rules of the package, checked on its sources; every rule is first shown a snippet that breaks it."""
 
 from __future__ import annotations
 
 import archrules
 import kernelscan
 import pytest
-from archrules import Finding, Rule, Source
+import roomrules
+from archrules import PACKAGE, Finding, Rule, Source
+from roomrules import Tree, TreeRule
 
 SOURCES = archrules.python_sources()
+TREE = Tree(tuple(SOURCES))
 
 
 def listed(findings: list[Finding]) -> str:
@@ -24,8 +27,27 @@ def test_package_keeps(rule: Rule) -> None:
     assert not findings, "\n" + listed(findings)
 
 
+@pytest.mark.parametrize("rule", roomrules.TREE_RULES, ids=lambda rule: rule.__name__)
+def test_tree_keeps(rule: TreeRule) -> None:
+    findings = list(rule(TREE))
+    assert not findings, "\n" + listed(findings)
+
+
 def test_package_was_read() -> None:
     assert {"torch_ort_session/__init__.py", "torch_ort_session/_version.py"} <= {s.path for s in SOURCES}
+
+
+def test_runtime_is_nine_rooms_of_few_files() -> None:
+    files = [source.parts for source in SOURCES if source.parts[0] == "runtime" and not source.is_package]
+    assert {parts[1] for parts in files} == set(roomrules.ROOMS["runtime"])
+    assert len(files) <= 45
+
+
+def test_a_session_names_few_things_of_the_runtime() -> None:
+    names = [
+        i.name for _, i in TREE.imported[f"{PACKAGE}.session"] if i.base.startswith(f"{PACKAGE}.runtime")
+    ]
+    assert 0 < len(names) <= 7, names
 
 
 def test_kernels_read_no_data_on_the_host() -> None:
@@ -33,13 +55,14 @@ def test_kernels_read_no_data_on_the_host() -> None:
     assert not findings, "\n" + listed(findings)
 
 
-def test_test_files_stay_small() -> None:
-    findings = [f for source in archrules.test_sources() for f in archrules.file_size(source)]
+def test_test_files_can_be_read() -> None:
+    findings = [f for source in archrules.test_sources() for f in archrules.file_length(source)]
     assert not findings, "\n" + listed(findings)
 
 
 def test_native_sources_keep_the_rules() -> None:
     sources = archrules.native_sources()
+    assert sources
     findings = [f for source in sources for f in archrules.native_source(source)]
     assert not findings, "\n" + listed(findings)
     assert not archrules.duplicate_names([s.path for s in sources])
@@ -98,15 +121,12 @@ BAD = [
         "torch_ort_session/ops/onnx/a.py",
         "torch.ops.torch_ort_session.abi()",
     ),
-    (archrules.file_size, "torch_ort_session/plan/memory/slots.py", "x = 1\n" * 401),
-    (archrules.file_size, "torch_ort_session/ops/onnx/math.py", "x = 1\n" * 301),
-    (archrules.file_size, "torch_ort_session/ops/common/math.py", "x = 1\n" * 301),
-    (archrules.file_size, "tests/test_a.py", "x = 1\n" * 501),
-    (archrules.file_size, "csrc/linear/gemv/gemv.cpp", "\n" * 401),
-    (archrules.file_size, "torch_ort_session/ops/onnx/math_2.py", ""),
+    (archrules.file_length, "torch_ort_session/plan/memory/slots.py", "x = 1\n" * 801),
+    (archrules.file_length, "tests/test_a.py", "x = 1\n" * 801),
+    (archrules.file_length, "torch_ort_session/ops/onnx/math_2.py", ""),
     (archrules.native_source, "csrc/linear/gemv/gemv.cpp", "#include <torch/extension.h>\n"),
     (archrules.native_source, "csrc/linear/gemv/gemv.cpp", "PYBIND11_MODULE(a, m) {}\n"),
-    (archrules.native_source, "csrc/linear/gemv/gemv.cpp", "\n" * 401),
+    (archrules.native_source, "csrc/linear/gemv/gemv.cpp", "\n" * 801),
 ]
 
 
@@ -145,7 +165,7 @@ GOOD = [
     (archrules.environment_only_in_options, "torch_ort_session/options.py", "os.getenv('A')"),
     (archrules.print_only_in_cli, "torch_ort_session/cli/run.py", "print(1)"),
     (archrules.no_evaluation, "torch_ort_session/module.py", "module.eval()\nre.compile('a')"),
-    (archrules.file_size, "torch_ort_session/ops/registry.py", "x = 1\n" * 400),
+    (archrules.file_length, "torch_ort_session/ops/registry.py", "x = 1\n" * 800),
     (archrules.native_source, "csrc/tape/module.cpp", "PYBIND11_MODULE(a, m) {}\n"),
 ]
 
@@ -159,44 +179,220 @@ def test_base_names_of_translation_units_are_unique() -> None:
     assert archrules.duplicate_names(["csrc/norm/a.cpp", "csrc/index/a.cu", "csrc/norm/a.cuh"]) == ["a"]
 
 
-NINE = "abcdefghi"
+ROOM = f"{PACKAGE}.runtime.values"
+PROMISE = f'"""{roomrules.PROMISES["runtime/values"]}"""\n'
+OFFERED = f'{PROMISE}from {ROOM}.results import own\n__all__ = ["own"]\n'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "class A:\n" + "".join(f"    {c}: int\n" for c in NINE),
-        "@dataclass\nclass A:\n" + "".join(f"    {c}: int = 0\n" for c in NINE),
-        "class A:\n    def __init__(self):\n" + "".join(f"        self.{c} = 0\n" for c in NINE),
-        "class A:\n    def set(self):\n        " + ", ".join(f"self.{c}" for c in NINE) + " = range(9)\n",
-        f"class A:\n    __slots__ = {tuple(NINE)}\n",
-        "class A:\n    rest: dict[str, Any]\n" + "".join(f"    {c}: int\n" for c in NINE[:6]),
-        "class A:\n    def __init__(self):\n        self.rest: dict[str, object] = {}\n"
-        + "".join(f"        self.{c} = 0\n" for c in NINE[:6]),
-        "@dataclass(frozen=True)\nclass A:\n" + "".join(f"    {c}: int\n" for c in "abcdefghijklm"),
-        "class A(NamedTuple):\n    rest: 'dict[str, Any]'\n"
-        + "".join(f"    {c}: int\n" for c in "abcdefghij"),
-    ],
-)
-def test_a_class_with_too_many_fields_is_refused(text: str) -> None:
-    assert messages(archrules.class_fields, "torch_ort_session/session.py", text)
+def tree(files: dict[str, str]) -> Tree:
+    return Tree(tuple(Source(f"{PACKAGE}/{path}", text) for path, text in files.items()))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "class A:\n    kind: ClassVar[int] = 1\n" + "".join(f"    {c}: int\n" for c in NINE[:8]),
-        "@dataclass(frozen=True, slots=True)\nclass A:\n"
-        + "".join(f"    {c}: int\n" for c in "abcdefghijkl"),
-        "class A(enum.Enum):\n" + "".join(f"    {c}: int = 0\n" for c in NINE),
-        "class A:\n    known: dict[str, Tensor]\n" + "".join(f"    {c}: int\n" for c in NINE[:7]),
-    ],
-)
-def test_a_class_within_its_limits_passes(text: str) -> None:
-    assert not messages(archrules.class_fields, "torch_ort_session/session.py", text)
+def lines(count: int) -> str:
+    return "    x = 1\n" * count
 
 
-def test_the_message_names_the_fields() -> None:
-    text = "class A:\n    rest: dict[str, Any]\n" + "".join(f"    {c}: int\n" for c in NINE[:6])
-    (message,) = messages(archrules.class_fields, "torch_ort_session/session.py", text)
-    assert message == "class A has 9 fields, the limit is 8: rest (counts 3), a, b, c, d, e, f"
+def rooms(count: int) -> dict[str, str]:
+    names = roomrules.ROOMS["runtime"][:count]
+    text = "".join(f"from {PACKAGE}.runtime import {name}\n" for name in names)
+    return {"session.py": text, **{f"runtime/{name}/__init__.py": "" for name in names}}
+
+
+BREACHES: list[tuple[TreeRule, dict[str, str]]] = [
+    (roomrules.folders_stay_small, {f"plan/memory/{name}.py": "" for name in "abcdefghij"}),
+    (roomrules.folders_stay_small, {f"runtime/{name}/a.py": "" for name in "abcdefghij"}),
+    (roomrules.few_rooms_are_named, rooms(8)),
+    (
+        roomrules.rooms_in_order,
+        {
+            "runtime/values/a.py": f"from {PACKAGE}.runtime.engine import run",
+            "runtime/engine/__init__.py": "",
+        },
+    ),
+    (
+        roomrules.rooms_in_order,
+        {
+            "runtime/values/a.py": f"if TYPE_CHECKING:\n    from {PACKAGE}.runtime.engine.run import Run",
+            "runtime/engine/run.py": "",
+        },
+    ),
+    (
+        roomrules.rooms_in_order,
+        {
+            "plan/lowering/a.py": "def f():\n    from ..memory import slots",
+            "plan/memory/slots.py": "",
+        },
+    ),
+    (
+        roomrules.rooms_in_order,
+        {"plan/memory/a.py": f"from {PACKAGE}.plan.plan import Plan", "plan/plan.py": ""},
+    ),
+    (roomrules.rooms_in_order, {"runtime/cellar/a.py": ""}),
+    (
+        roomrules.no_circles,
+        {"a.py": f"from {PACKAGE}.b import x", "b.py": f"def f():\n    import {PACKAGE}.a"},
+    ),
+    (
+        roomrules.no_circles,
+        {
+            "a.py": "from .b import x",
+            "b.py": "from .c import x",
+            "c.py": "if TYPE_CHECKING:\n    from .a import x",
+        },
+    ),
+    (roomrules.rooms_state_their_promise, {"runtime/values/__init__.py": '"""Things."""\n__all__ = []\n'}),
+    (roomrules.rooms_state_their_promise, {"runtime/values/__init__.py": PROMISE}),
+    (roomrules.rooms_state_their_promise, {"runtime/cellar/__init__.py": '"""Wine."""\n__all__ = []\n'}),
+    (
+        roomrules.rooms_state_their_promise,
+        {"runtime/values/__init__.py": OFFERED.replace('["own"]', '["own", "lent"]')},
+    ),
+    (
+        roomrules.rooms_are_imported_whole,
+        {"session.py": f"from {ROOM}.results import own", "runtime/values/results.py": ""},
+    ),
+    (
+        roomrules.rooms_are_imported_whole,
+        {"runtime/engine/a.py": f"from {ROOM} import results", "runtime/values/results.py": ""},
+    ),
+    (
+        roomrules.rooms_are_imported_whole,
+        {
+            "module.py": f"from {PACKAGE}.runtime.interpreter import compiled",
+            "runtime/interpreter/compiled.py": "",
+        },
+    ),
+    (
+        roomrules.small_files_join,
+        {"runtime/values/a.py": "x = 1\n", "runtime/values/b.py": f"from {ROOM}.a import x"},
+    ),
+    (
+        roomrules.small_files_join,
+        {
+            "runtime/values/a.py": "x = 1\n",
+            "runtime/values/b.py": f"from {ROOM}.a import x",
+            "runtime/values/__init__.py": f"from {ROOM}.a import x",
+        },
+    ),
+    (roomrules.functions_stay_short, {"ir/a.py": f"def f():\n{lines(61)}"}),
+    (
+        roomrules.functions_stay_short,
+        {"ir/a.py": "class A:\n    async def f(self, a, b, c, d, *, e, g, h, i): ..."},
+    ),
+    (roomrules.functions_stay_short, {"ops/onnx/a.py": f"@kernel('Add')\ndef f():\n{lines(61)}"}),
+    (roomrules.no_splatted_tuples, {"ir/a.py": "f(*(a, b))"}),
+    (roomrules.no_splatted_tuples, {"ir/a.py": "def g():\n    parts = (a, b)\n    f(1, *parts)"}),
+    (roomrules.state_has_a_lifetime, {"plan/a.py": "class A:\n    def f(self):\n        self.x = 1"}),
+    (roomrules.state_has_a_lifetime, {"plan/a.py": "class A:\n    def f(self):\n        self.seen[1] = 1"}),
+    (roomrules.state_has_a_lifetime, {"runtime/a.py": "@dataclass(slots=True)\nclass A:\n    x: int"}),
+    (roomrules.state_has_a_lifetime, {"runtime/a.py": "@dataclass\nclass A:\n    x: int"}),
+]
+
+
+@pytest.mark.parametrize(("rule", "files"), BREACHES, ids=lambda v: getattr(v, "__name__", None))
+def test_tree_rule_refuses(rule: TreeRule, files: dict[str, str]) -> None:
+    assert [f.message for f in rule(tree(files))]
+
+
+NEAR_MISSES: list[tuple[TreeRule, dict[str, str]]] = [
+    (roomrules.folders_stay_small, {f"plan/memory/{name}.py": "" for name in ("__init__", *"abcdefghi")}),
+    (roomrules.folders_stay_small, {f"cli/{name}.py": "" for name in "abcdefghij"}),
+    (roomrules.few_rooms_are_named, rooms(7)),
+    (
+        roomrules.rooms_in_order,
+        {"runtime/engine/a.py": f"from {ROOM} import own", "runtime/values/__init__.py": ""},
+    ),
+    (
+        roomrules.rooms_in_order,
+        {"plan/plan.py": f"from {PACKAGE}.plan.memory import pack", "plan/memory/__init__.py": ""},
+    ),
+    (
+        roomrules.no_circles,
+        {"a.py": "from .b import x", "b.py": "from .c import x", "c.py": "from .d import x"},
+    ),
+    (
+        roomrules.no_circles,
+        {
+            "runtime/values/__init__.py": OFFERED,
+            "runtime/values/results.py": f"from {ROOM}.feeds import x",
+            "runtime/values/feeds.py": "",
+        },
+    ),
+    (roomrules.rooms_state_their_promise, {"runtime/values/__init__.py": OFFERED}),
+    (
+        roomrules.rooms_state_their_promise,
+        {"runtime/recorders/tape/__init__.py": '"""A folder of a room."""'},
+    ),
+    (
+        roomrules.rooms_are_imported_whole,
+        {
+            "session.py": f"from {ROOM} import own",
+            "runtime/values/__init__.py": OFFERED,
+            "runtime/values/results.py": "",
+        },
+    ),
+    (
+        roomrules.rooms_are_imported_whole,
+        {"runtime/values/a.py": f"from {ROOM}.results import own", "runtime/values/results.py": ""},
+    ),
+    (
+        roomrules.rooms_are_imported_whole,
+        {
+            "module.py": f"def f():\n    from {PACKAGE}.runtime.interpreter import compiled",
+            "runtime/interpreter/compiled.py": "",
+        },
+    ),
+    (
+        roomrules.small_files_join,
+        {
+            "runtime/values/a.py": "x = 1\n",
+            "runtime/values/b.py": f"from {ROOM}.a import x",
+            "runtime/values/__init__.py": f"from {ROOM}.a import x",
+            "session.py": f"from {ROOM} import x",
+        },
+    ),
+    (
+        roomrules.small_files_join,
+        {"runtime/values/a.py": "x = 1\n" * 100, "runtime/values/b.py": f"from {ROOM}.a import x"},
+    ),
+    (
+        roomrules.functions_stay_short,
+        {"ir/a.py": f'def f(a, b, c, d, e, g, h):\n    """Text."""\n{lines(60)}'},
+    ),
+    (roomrules.functions_stay_short, {"ops/onnx/a.py": "@kernel('Add')\ndef f(a, b, c, d, e, f, g, h): ..."}),
+    (
+        roomrules.functions_stay_short,
+        {"ops/onnx/a.py": "def f(a, b, c, d, e, f, g, h): ...\nkernel('Add')(f)"},
+    ),
+    (
+        roomrules.functions_stay_short,
+        {"ops/native/a.py": "def describe():\n    use(_f)\ndef _f(a, b, c, d, e, f, g, h): ..."},
+    ),
+    (
+        roomrules.no_splatted_tuples,
+        {"ir/a.py": "def g(*parts):\n    f(1, *parts, *sizes(), *(x for x in parts))"},
+    ),
+    (roomrules.no_splatted_tuples, {"ir/a.py": "def g():\n    parts = (a, b)\ndef h(parts):\n    f(*parts)"}),
+    (
+        roomrules.state_has_a_lifetime,
+        {"plan/a.py": '@dataclass\nclass A:\n    """Notes. Lives as long as\n    a run."""\n    x: int'},
+    ),
+    (
+        roomrules.state_has_a_lifetime,
+        {"plan/a.py": "@dataclass(frozen=True)\nclass A:\n    def f(self):\n        return self.x"},
+    ),
+    (roomrules.state_has_a_lifetime, {"plan/a.py": "class A:\n    def __init__(self):\n        self.x = 1"}),
+    (roomrules.state_has_a_lifetime, {"ir/a.py": "class A:\n    def f(self):\n        self.x = 1"}),
+]
+
+
+@pytest.mark.parametrize(("rule", "files"), NEAR_MISSES, ids=lambda v: getattr(v, "__name__", None))
+def test_tree_rule_allows(rule: TreeRule, files: dict[str, str]) -> None:
+    assert not listed(list(rule(tree(files))))
+
+
+def test_an_exception_that_nothing_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(roomrules.LONG_FUNCTIONS, "ir/a.py: f", "it was long once")
+    (finding,) = roomrules.functions_stay_short(tree({"ir/a.py": "def f(): ..."}))
+    assert finding.message == "the exception 'ir/a.py: f' is not needed any more"
+    assert not list(roomrules.functions_stay_short(tree({"ir/a.py": f"def f():\n{lines(61)}"})))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from benchmarks import fetch, recipes
 from torch_ort_session import Bucket
 from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.report import Reason
-from torch_ort_session.runtime.engine import padded
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
+padded = import_module("torch_ort_session.runtime.engine.padded")
 WIDTH, WORDS = 8, 40
 ATTENTION = (
     "g (int64[b, s] ids, int64[b, s] mask) => (float[b, s, 8] hidden, float[b, 8] pooled, int64[b, s] seen)"

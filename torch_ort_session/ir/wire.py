@@ -64,20 +64,22 @@ def cut(buffer: Buffer, threshold: int) -> tuple[bytes, Cuts]:
     """
     token = secrets.token_bytes(16)
     spans: list[tuple[int, int]] = []
-    out = _shorten(buffer, 0, len(buffer), "model", threshold, token, spans, 0)
+    out = _shorten(_Cutting(buffer, threshold, token, spans), 0, len(buffer), "model", 0)
     return b"".join(out), Cuts(token, tuple(spans))
 
 
-def _shorten(
-    buffer: Buffer,
-    start: int,
-    end: int,
-    kind: str,
-    threshold: int,
-    token: bytes,
-    spans: list[tuple[int, int]],
-    depth: int,
-) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class _Cutting:
+    """A message that is shortened: what is left out of it, by what token, and where it lay."""
+
+    buffer: Buffer
+    threshold: int
+    token: bytes
+    spans: list[tuple[int, int]]
+
+
+def _shorten(cutting: _Cutting, start: int, end: int, kind: str, depth: int) -> list[bytes]:
+    buffer, spans = cutting.buffer, cutting.spans
     if depth > _DEPTH:
         raise ModelError(f"messages nest more than {_DEPTH} deep: the file is damaged", place=f"byte {start}")
     paths = _PATHS[kind]
@@ -89,14 +91,14 @@ def _shorten(
         if wire == 2:
             length, value = _varint(buffer, value, end)
             following = value + length
-            inner = paths.get(tag >> 3) if length >= threshold else None
+            inner = paths.get(tag >> 3) if length >= cutting.threshold else None
             if inner is not None and following <= end:
                 out.append(bytes(buffer[copied:position]))
                 if inner is _RAW:
-                    body = [token, len(spans).to_bytes(8, "little")]
+                    body = [cutting.token, len(spans).to_bytes(8, "little")]
                     spans.append((value, length))
                 else:
-                    body = _shorten(buffer, value, following, inner, threshold, token, spans, depth + 1)
+                    body = _shorten(cutting, value, following, inner, depth + 1)
                 out.append(_encode(tag) + _encode(sum(map(len, body))))
                 out.extend(body)
                 copied = following

@@ -78,7 +78,7 @@ def pair(
         A tensor of the dtype of ``a``.
     """
     zeros = [each for each in (a[2], b[2], zero) if each is not None]
-    scales = (a[1], b[1], scale)
+    scales = [a[1], b[1], scale]
     fits = all(each.dtype is torch.float32 and each.numel() == 1 for each in scales)
     if fits and a[0].dtype in _BYTES and b[0].dtype is a[0].dtype and all(map(_one_byte, zeros)):
         op = native.cpu_op("quantized_pair", a[0], b[0], *scales, *zeros)

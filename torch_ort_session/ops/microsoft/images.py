@@ -223,8 +223,7 @@ def max_pool_with_mask(
     rows = _open_rows(pad_spatial(x, begin, end, lowest), open_, kernel_shape[-1], strides[-1], lowest)
     if rank == 1:
         return rows
-    others = [*kernel_shape[:-1], 1], [*strides[:-1], 1]
-    return fold_windows(rows, *others, ones, torch.maximum)
+    return fold_windows(rows, [*kernel_shape[:-1], 1], [*strides[:-1], 1], ones, torch.maximum)
 
 
 def _open_rows(x: Tensor, open_: Tensor, width: int, stride: int, lowest: float) -> Tensor:

@@ -60,8 +60,8 @@ def non_max_suppression(
     classes, limit = scores.shape[1], max_output_boxes_per_class or 0
     choose = native.cpu_op("non_max_suppression", boxes, scores)
     if choose is not None and boxes.dtype == scores.dtype in (torch.float32, torch.float64):
-        rules = limit, iou_threshold or 0.0, score_threshold, bool(center_point_box)
-        chosen: Tensor = choose(boxes.detach(), scores.detach(), *rules)
+        boxes, scores, overlap = boxes.detach(), scores.detach(), iou_threshold or 0.0
+        chosen: Tensor = choose(boxes, scores, limit, overlap, score_threshold, bool(center_point_box))
         return chosen
     passing = (
         torch.ones_like(scores, dtype=torch.bool) if score_threshold is None else scores > score_threshold

@@ -1,1 +1,1 @@
-"""Steps made from a graph: every node bound to its kernel, nodes no kernel serves lowered."""
+"""Steps made from a graph: nodes bound to kernels, what no kernel serves lowered."""

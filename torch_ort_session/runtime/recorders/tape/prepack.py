@@ -173,8 +173,8 @@ class Prepacked:
 def _geometry(
     x: torch.Tensor, pads: Sequence[int], strides: Sequence[int], dilations: Sequence[int], groups: int
 ) -> _Geometry:
-    lists = tuple(pads), tuple(strides), tuple(dilations)
-    return _Geometry(*lists, groups, tuple(x.shape), torch.get_num_threads())
+    threads = torch.get_num_threads()
+    return _Geometry(tuple(pads), tuple(strides), tuple(dilations), groups, tuple(x.shape), threads)
 
 
 def _storage(tensor: torch.Tensor) -> int:
