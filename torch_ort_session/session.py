@@ -142,14 +142,17 @@ class Session:
             return statistics(self._engine.state)
 
     def plan(self, feed: Mapping[str, Any], output_names: Sequence[str] | None = None) -> Plan:
-        """When and where runs on feeds like this one happen; it runs once, eagerly, to find out.
+        """When and where runs on feeds like this one happen, and the memory that a capture of them takes.
+
+        It runs once, eagerly, and records what can be recorded once, to find out; nothing of that is kept.
 
         Args:
             feed: Inputs by name, as for :meth:`run`.
             output_names: Names of outputs or of any intermediate value; None asks for the model's outputs.
 
         Returns:
-            The plan; no capture is made or changed. ``explain.explain.explain`` puts it into words.
+            The plan; no capture of the session is made or changed. ``explain.explain.explain`` puts it into
+            words.
 
         Raises:
             InputError: A feed does not fit.
@@ -161,14 +164,15 @@ class Session:
             fed = as_run(self._engine.state, names, feeds_of(completed(self._engine.state, feed)))
             modes = RunModes(self._engine.device, False, self._engine.options.num_threads)
             with modes, self._engine.state.validation_scope(program):
-                return plan_of(self._engine.state, program, names, keys, fed)
+                off = "capture is off" if self._engine.options.capture == "off" else ""
+                return plan_of(self._engine.state, program, names, keys, fed, off)
 
     def explain(self, feed: Mapping[str, Any] | None = None) -> str:
         """What runs and why, in words.
 
         Args:
-            feed: Inputs by name: the plan of runs on feeds like this one, which takes an eager run to find
-                out. None: every signature that was run, with its state, its plan, and what kept it from being
+            feed: Inputs by name: the plan of runs on feeds like this one, see :meth:`plan`.
+                None: every signature that was run, with its state, its plan, and what kept it from being
                 captured.
         """
         if feed is not None:

@@ -100,10 +100,10 @@ def fast_replay_of(
     captured = entry.captured
     if captured is None or captured.whole is None or captured.results is None:
         return None
-    if captured.warm.program.validation is not None and captured.warm.program.validation.counting:
+    if captured.planned.program.validation is not None and captured.planned.program.validation.counting:
         # Each run is asked about in full.
         return None
-    statics, numbers = dict(captured.copied), dict(captured.warm.keys)
+    statics, numbers = dict(captured.copied), dict(captured.plan.keys)
     rows: list[_Row] = []
     writes: list[_Write] = []
     for position, (name, value) in enumerate(fed.items()):
@@ -116,8 +116,8 @@ def fast_replay_of(
         if static is not None:
             writes.append((position, static, array))
     parts = _alike(rows, writes, fed), captured.whole, captured.results, captured.donation
-    warm = captured.warm
-    last = warm.program.validation, _checks(captured), warm.ready, usual
+    planned = captured.planned
+    last = planned.program.validation, _checks(captured), planned.ready, usual
     return FastReplay(entry, captured, outputs, *parts, *last)
 
 
@@ -225,7 +225,7 @@ def _take(feeds: Alike, feed: Mapping[str, Any]) -> bool:
 
 def _checks(captured: CapturedGraph) -> bool:
     """Whether a replay may meet bad data: constants were looked at when they were recorded."""
-    template, specs = captured.warm.program.steps.template, captured.warm.observation.specs
+    template, specs = captured.plan.steps.template, captured.plan.observation.specs
     return any(
         template[value] is None
         and (

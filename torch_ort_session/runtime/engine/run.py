@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -14,8 +13,15 @@ from torch_ort_session.errors import CaptureError, SessionError
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.warmup import warm_up
-from torch_ort_session.runtime.dispatch.paths import Refused, by_steps, delivered, given, record, replayed
+from torch_ort_session.runtime.dispatch.paths import (
+    Refused,
+    by_steps,
+    delivered,
+    given,
+    observed,
+    record,
+    replayed,
+)
 from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
 from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
 from torch_ort_session.runtime.dynamic.growing import following, memo_of, ongoing, run_growing
@@ -94,10 +100,8 @@ def run(
         return run_growing(state, program, outputs, grown, fed, delivery, recording=recording)
     if decision is Decision.OBSERVE:
         dispatcher.count(counters.OBSERVED)
-        parts = state.graph, state.build, program, outputs, signature.keys, fed
-        warm, results = warm_up(*parts, state.minimum, dispatcher.unstable)
-        entry.warm = replace(warm, ready=dispatcher.rules.ready)
-        return given(results, warm.program.constants, fed, state.device, delivery)
+        entry.planned, results = observed(state, program, outputs, signature.keys, fed)
+        return given(results, entry.planned.program.constants, fed, state.device, delivery)
     if state.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
     dispatcher.count(counters.EAGER)
@@ -152,18 +156,16 @@ def capture_now(
     if entry.unlisted:
         return entry.report
     if entry.captured is None:
-        if entry.warm is None:
+        if entry.planned is None:
             before = before_run(state.device, program.validation)
             try:
                 dispatcher.count(counters.OBSERVED)
-                parts = state.graph, state.build, program, outputs, signature.keys, fed
-                warm, _ = warm_up(*parts, state.minimum, dispatcher.unstable)
-                entry.warm = replace(warm, ready=dispatcher.rules.ready)
+                entry.planned, _ = observed(state, program, outputs, signature.keys, fed)
             finally:
                 put_back(state.device, before)
             if met_bad_data(program.validation):
                 # What is static would stay as this data made it, and no replay would look at it again.
-                entry.warm = None
+                entry.planned = None
                 return None
         found = record(state, entry, fed, delivery)
         if isinstance(found, Refused):
