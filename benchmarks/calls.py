@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 import torch_ort_session
-from torch_ort_session.plan.plan import make_plan
-from torch_ort_session.runtime.captures.warmup import frame_of, with_fused
+from torch_ort_session.runtime.captures.warmup import frame_of
 from torch_ort_session.runtime.recorders import devices
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
@@ -70,17 +69,15 @@ def pieces_of(model: Any, feed: Mapping[str, Any]) -> tuple[list[Piece], str]:
     for _ in range(2):
         session.run(None, feed)
     machine = session._engine.state
-    warm = next((entry.warm for _, entry in machine.dispatcher.everything() if entry.warm is not None), None)
-    if warm is None:
+    entries = (entry for _, entry in machine.dispatcher.everything())
+    planned = next((entry.planned for entry in entries if entry.planned is not None), None)
+    if planned is None:
         return [], "not captured"
-    warm = with_fused(warm, machine.device, machine.dispatcher.quarantined)
-    steps, frame = warm.program.steps, frame_of(warm.program, _fed(session, feed))
-    plan = make_plan(
-        steps, warm.static_values, warm.observation, machine.device, minimum=warm.minimum, keys=warm.keys
-    )
+    plan, program = planned.plan, planned.program
+    frame = frame_of(program, _fed(session, feed))
     pieces: list[Piece] = []
     for region in plan.regions:
-        calls = [warm.program.calls[position] for position in region.positions]
+        calls = [program.calls[position] for position in region.positions]
         if not region.is_segment:
             for bound in calls:
                 bound.call(frame)

@@ -2,7 +2,7 @@
 
 For each zoo model, in bytes of activations (weights, and constants that follow from the signature, left out):
 
-- `naive`: all activations together;
+- `naive`: all that recorded calls write together;
 - `eager`: the most that an eager run holds at once, measured at torch's CPU allocator, operators' own
   scratch memory included;
 - `live`: the most bytes of activations, results included, that are needed at once in the order of the
@@ -41,6 +41,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import torch_ort_session
 from torch_ort_session import Options
+from torch_ort_session.plan.analysis.specs import eager_peak
 from torch_ort_session.runtime.captures.capture import CapturedGraph
 
 ARENA_BOUND = 1.05
@@ -107,24 +108,24 @@ def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
     # Control-flow bodies are captured in runs after that which captures the model.
     for _ in range(6):
         session.run(None, feed)
-    stats = session.plan(feed).stats
     captured = captured_of(session)
-    if captured is None or stats is None:
+    if captured is None:
         return {"name": name, "captured": False, "eager": peak}
     replay, op, scratch = allocated(partial(session.run, None, feed))
     memory, recorded = captured.memory, captured.memory.recorded
     beside = memory.static_inputs - memory.placed
     outside = beside + recorded.kept + replay
     written = recorded.naive
-    live = max(stats.live, recorded.live)
+    live_nodes = eager_peak(captured.plan.steps, captured.plan.observation)
+    live = max(live_nodes, recorded.live)
     return {
         "name": name,
         "captured": True,
         "segments": sum(stage.recording is not None for stage in captured.stages),
-        "naive": stats.naive,
+        "naive": written,
         "eager": peak,
         "live": live,
-        "live_nodes": stats.live,
+        "live_nodes": live_nodes,
         "arena": memory.slots,
         "bound": recorded.bound,
         "outside": outside,

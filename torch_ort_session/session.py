@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -133,28 +134,32 @@ class Session:
             return statistics(self._engine.state)
 
     def plan(self, feed: Mapping[str, Any], output_names: Sequence[str] | None = None) -> Plan:
-        """When and where runs on feeds like this one happen; it runs once, eagerly, to find out.
+        """When and where runs on feeds like this one happen, and the memory that a capture of them takes.
+
+        It runs once, eagerly, and records what can be recorded once, to find out; nothing of that is kept.
 
         Args:
             feed: Inputs by name, as for :meth:`run`.
             output_names: Names of outputs or of any intermediate value; None asks for the model's outputs.
 
         Returns:
-            The plan; no capture is made or changed. ``explain.explain.explain`` puts it into words.
+            The plan; no capture of the session is made or changed. ``explain.explain.explain`` puts it into
+            words.
 
         Raises:
             InputError: A feed does not fit.
             KernelError, DeviceValidationError: A kernel failed, or met bad data.
         """
         names = self._engine.names if output_names is None else wanted_names(output_names)
-        return self._engine.inspect(names, feed, plan_of)
+        off = "capture is off" if self._engine.options.capture == "off" else ""
+        return self._engine.inspect(names, feed, functools.partial(plan_of, off=off))
 
     def explain(self, feed: Mapping[str, Any] | None = None) -> str:
         """What runs and why, in words.
 
         Args:
-            feed: Inputs by name: the plan of runs on feeds like this one, which takes an eager run to find
-                out. None: every signature that was run, with its state, its plan, and what kept it from being
+            feed: Inputs by name: the plan of runs on feeds like this one, see :meth:`plan`.
+                None: every signature that was run, with its state, its plan, and what kept it from being
                 captured.
         """
         if feed is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from cli.conftest import FLOAT, INT64, save
 from expecttest import assert_expected_inline
 from onnx import helper
+from tapelab import needs_extension
 
 
 def branches(folder: Path) -> str:
@@ -28,7 +29,6 @@ def branches(folder: Path) -> str:
     return save(
         "branches.onnx",
         [
-            # Has no part in any chain, so that the plan is the same without the extension.
             helper.make_node("Atan", ["x"], ["h"], name="first"),
             helper.make_node("Greater", ["n", "zero"], ["c"], name="positive"),
             helper.make_node("If", ["c"], ["b"], name="choice", then_branch=negated, else_branch=kept),
@@ -41,6 +41,7 @@ def branches(folder: Path) -> str:
     )
 
 
+@needs_extension
 def test_a_plan(command, folder: Path) -> None:
     outcome = command("plan", branches(folder), "--random", "--dim", "batch=4")
     assert (outcome.code, outcome.err) == (0, "")
@@ -50,7 +51,6 @@ def test_a_plan(command, folder: Path) -> None:
 branches.onnx
 5 steps on cpu: 4 in 1 segment, 1 in 1 seam, 0 folded into constants
 key feeds: n = 0
-passes: none
 
 regions
   segment  4 steps, 3 launches
@@ -58,21 +58,22 @@ regions
            kernel declares a seam: the size of the output depends on the data
 
 memory
-  arena        512 B   2 places for 3 values, at least 512 B needed
-  slots        768 B   100% of all that is no result
-  activations  1.0 KB  1 view beside them
-  results      256 B   handed to the user, so never in the arena
-  at once      512 B   the most that has to be there at one step
-  eager peak   240 B   the most that an eager run holds at once
-  saved        256 B   by slots that are used again
+  arena       512 B  4 storages in it, at least 512 B needed
+  beside      0 B    the most at once that a replay allocates
+  written     192 B  4 storages of 3 recorded calls
+  at once     512 B  the most that has to be there at one call
+  eager peak  240 B  the most that an eager run holds at once
+  saved       0 B    by slots that are used again
 largest slots
-  h                     48 B  steps 0 to 1
-  choice/else_branch/q  48 B  steps 1 to 3
-  s                     48 B  steps 3 to 4
+  x                     48 B  calls 0 to 0
+  h                     48 B  calls 0 to 1
+  choice/else_branch/q  48 B  calls 1 to 2
+  s                     48 B  calls 2 to 3
 """,
     )
 
 
+@needs_extension
 def test_a_plan_without_a_seam(command, dense: str) -> None:
     assert_expected_inline(
         command("plan", dense, "--random").out,
@@ -80,21 +81,20 @@ def test_a_plan_without_a_seam(command, dense: str) -> None:
 dense.onnx
 2 steps on cpu: 2 in 1 segment, 0 in 0 seams, 0 folded into constants
 key feeds: none
-passes: none
 
 regions
   segment  2 steps, 2 launches
 
 memory
-  arena        256 B  1 place for 1 value, at least 256 B needed
-  slots        256 B  100% of all that is no result
-  activations  512 B  0 views beside them
-  results      256 B  handed to the user, so never in the arena
-  at once      512 B  the most that has to be there at one step
-  eager peak   16 B   the most that an eager run holds at once
-  saved        0 B    by slots that are used again
+  arena       512 B  2 storages in it, at least 512 B needed
+  beside      256 B  the most at once that a replay allocates, 8 B of results leave with it
+  written     28 B   3 storages of 2 recorded calls
+  at once     512 B  the most that has to be there at one call
+  eager peak  16 B   the most that an eager run holds at once
+  saved       0 B    by slots that are used again
 largest slots
-  m  8 B  steps 0 to 1
+  x  12 B  calls 0 to 0
+  m  8 B   calls 0 to 1
 """,
     )
 
@@ -108,12 +108,13 @@ def test_the_page(command, dense: str, folder: Path) -> None:
     assert "Plan of dense.onnx" in text
 
 
+@needs_extension
 def test_a_plan_as_json(command, dense: str) -> None:
     found = json.loads(command("plan", dense, "--random", "--json").out)
     assert found["model"] == "dense.onnx"
     assert found["steps"] == {"total": 2, "recorded": 2, "eager": 0, "folded": 0, "assumed": 0}
     assert [region["kind"] for region in found["regions"]] == ["segment"]
-    assert found["memory"]["complete"] is True
+    assert found["memory"]["arena"] == 512
 
 
 def test_something_must_be_fed(command, dense: str) -> None:

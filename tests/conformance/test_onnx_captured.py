@@ -145,7 +145,7 @@ class Replaying(Backend):
 def _recorded(session: Session, feed: Mapping[str, Any]) -> tuple[Recorded, frozenset[Seam]]:
     torch.manual_seed(0)
     plan = session.plan(feed)
-    assert plan.minimum == 1
+    assert plan.rules.minimum == 1
     if not plan.regions:
         return Recorded.CONSTANT, frozenset()
     kinds = seams_of(plan)

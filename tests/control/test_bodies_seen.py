@@ -117,7 +117,7 @@ def test_the_page_shows_the_same() -> None:
     warmed(session, fed(), 3)
     shown = page(plan, "a loop", told=told)
     assert "body: 14 steps" in shown
-    assert "captured after 20 calls" in shown
+    assert "captured after 15 calls" in shown
     assert "body: 14 steps" in page(plan, "a loop")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 Pool = tuple[int, int]
+SEGMENT = 1 << 21
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
 INVALIDATED = "CUDA error: operation failed due to a previous error during capture"
 
@@ -164,6 +165,7 @@ class FakeCuda:
         self.flushes = 0
         self.room = 1000
         self.cached = 0
+        self.segments = 0
         self.broken = ""
         self.fail_replay = ""
         self.freed: set[int] = set()
@@ -235,6 +237,10 @@ class FakeCuda:
         self.flushes += 1
         self.room, self.cached = self.room + self.cached, 0
 
+    def memory_reserved(self, device: torch.device | None = None) -> int:
+        """Bytes that were taken for the pools of graphs: a segment each allocation."""
+        return self.segments * SEGMENT
+
     def end_allocate(self, device: int, pool: Pool) -> None:
         if pool not in self.directed:
             raise RuntimeError("the pool is not being allocated to")
@@ -264,6 +270,7 @@ class FakeCuda:
             return Buffer(self, device, value, None)
         if self.current_stream() != capture.stream:
             raise self.invalidate(NOT_PERMITTED)
+        self.segments += 1
         return Buffer(self, device, value, capture.pool_id)
 
     def launch(self, run: Callable[[], None], reads: list[Buffer], writes: list[Buffer]) -> None:

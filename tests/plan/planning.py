@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 import torch
+from tapelab import tape_recorder
 from textmodel import model
 
 from torch_ort_session.ir.graph import Graph, Weight
@@ -18,9 +19,12 @@ from torch_ort_session.plan.lowering.build import build_steps
 from torch_ort_session.plan.lowering.lower import lower
 from torch_ort_session.plan.lowering.steps import Setting, Steps
 from torch_ort_session.plan.partition.segments import Region, kept_constants
-from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.plan.plan import Plan, PlanRules, make_plan
+from torch_ort_session.runtime.captures.capture import CapturedGraph, capture
+from torch_ort_session.runtime.captures.warmup import Keys, Warmup, planned_program
 from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.program import Program, bind_steps
+from torch_ort_session.runtime.recorders.arena import Arena
 
 CPU = torch.device("cpu")
 
@@ -59,8 +63,20 @@ class Seen:
     def steps(self) -> Steps:
         return self.program.steps
 
-    def plan(self, **kwargs: Any) -> Plan:
-        return make_plan(self.steps, self.static_values, self.observation, CPU, **kwargs)
+    def plan(self, keys: Keys = (), **rules: Any) -> Plan:
+        return make_plan(self.steps, self.static_values, self.observation, PlanRules(CPU, **rules), keys)
+
+    def captured(self, feed: Mapping[str, Any], keys: Keys = (), **rules: Any) -> CapturedGraph:
+        """The capture of a run; its recordings destroy each slot after its last reader."""
+        warm = Warmup(self.program, self.observation, self.static_values, keys)
+        planned = planned_program(warm, PlanRules(CPU, **rules))
+        return capture(planned, feed, tape_recorder(poison=True), Arena(CPU))[0]
+
+    def laid_out(self, feed: Mapping[str, Any], keys: Keys = (), **rules: Any) -> Plan:
+        """The plan with the layout of its memory."""
+        captured = self.captured(feed, keys, **rules)
+        captured.close()
+        return captured.plan
 
     def spec(self, name: str) -> Any:
         return self.observation.specs[self.steps.names.index(name)]

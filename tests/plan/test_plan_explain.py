@@ -9,10 +9,12 @@ import torch
 from expecttest import assert_expected_inline
 from plan.planning import see
 from plan.walks import KERNELS
+from tapelab import needs_extension
 from textmodel import operator
 
 from torch_ort_session.explain.explain import explain, explain_all, facts
-from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.plan.memory.layout import MemoryLayout
+from torch_ort_session.plan.plan import Plan
 
 TEXT = (
     "g (float[64, 4] x, int64 n) => (float[?] y) <int64[1] m = {-1}, int64[1] z = {0}> { a = Neg(x) b ="
@@ -23,12 +25,13 @@ TEXT = (
 )
 
 
-def planned(keys: tuple[tuple[str, int | bool], ...] = (("n", 40),), **kwargs: object) -> Plan:
+def planned(keys: tuple[tuple[str, int | bool], ...] = (("n", 40),), **rules: object) -> Plan:
+    feed = {"x": torch.ones(64, 4), "n": torch.tensor(40)}
     with operator(*KERNELS):
-        seen = see(TEXT, {"x": torch.ones(64, 4), "n": torch.tensor(40)}, keys=[name for name, _ in keys])
-    return seen.plan(keys=keys, **kwargs)
+        return see(TEXT, feed, keys=[name for name, _ in keys]).laid_out(feed, keys=keys, **rules)
 
 
+@needs_extension
 def test_a_plan_in_words() -> None:
     assert_expected_inline(
         explain(planned(), title="feeds of 64 rows"),
@@ -37,7 +40,6 @@ feeds of 64 rows
 14 steps on cpu: 9 in 3 segments, 2 in 2 seams, 3 folded into constants
 2 of these hold as long as shapes that depend on data stay as they are
 key feeds: n = 40
-passes: none
 
 regions
   segment  3 steps, 2 launches
@@ -51,31 +53,30 @@ regions
   segment  3 steps, 2 launches
 
 memory
-  arena        2.0 KB  2 places for 6 values, at least 2.0 KB needed
-  slots        5.6 KB  96% of all that is no result
-  activations  6.1 KB  3 views beside them
-  results      256 B   handed to the user, so never in the arena
-  at once      2.0 KB  the most that has to be there at one step
-  eager peak   2.1 KB  the most that an eager run holds at once
-  saved        3.6 KB  by slots that are used again
+  arena       2.0 KB  7 storages in it, at least 2.0 KB needed
+  beside      256 B   the most at once that a replay allocates, 160 B of results leave with it
+  written     5.8 KB  8 storages of 6 recorded calls
+  at once     2.0 KB  the most that has to be there at one call
+  eager peak  2.0 KB  the most that an eager run holds at once
+  saved       3.6 KB  by slots that are used again
 largest slots
-  a  1.0 KB  steps 0 to 1
-  b  1.0 KB  steps 1 to 3
-  c  1.0 KB  steps 3 to 4
-  d  1.0 KB  steps 4 to 7
-  r  1.0 KB  steps 7 to 10""",
+  a  1.0 KB  calls 0 to 1
+  b  1.0 KB  calls 1 to 2
+  c  1.0 KB  calls 2 to 3
+  d  1.0 KB  calls 3 to 4
+  r  1.0 KB  calls 4 to 5""",
     )
 
 
+@needs_extension
 def test_a_plan_in_words_with_all_that_can_be_told() -> None:
-    plan = planned(keys=(), quarantined={("", "Exp")}, minimum=2)
+    plan = planned(keys=(), quarantined=frozenset({("", "Exp")}), minimum=2)
     assert_expected_inline(
-        explain(plan, passes=("fold constants", "fuse attention")),
+        explain(plan),
         """\
 14 steps on cpu: 3 in 1 segment, 9 in 8 seams, 2 folded into constants
 2 of these hold as long as shapes that depend on data stay as they are
 key feeds: none
-passes: fold constants, fuse attention
 quarantined: ai.onnx::Exp
 
 regions
@@ -99,74 +100,40 @@ regions
            recording failed: recording ai.onnx::Exp failed before
 
 memory
-  arena        2.0 KB  2 places for 3 values, at least 2.0 KB needed
-  slots        3.1 KB  52% of all that is no result
-  activations  6.1 KB  4 views beside them
-  results      256 B   handed to the user, so never in the arena
-  at once      2.0 KB  the most that has to be there at one step
-  eager peak   2.1 KB  the most that an eager run holds at once
-  saved        1.0 KB  by slots that are used again
+  arena       2.0 KB  3 storages in it, at least 2.0 KB needed
+  beside      0 B     the most at once that a replay allocates
+  written     3.1 KB  3 storages of 2 recorded calls
+  at once     2.0 KB  the most that has to be there at one call
+  eager peak  2.0 KB  the most that an eager run holds at once
+  saved       1.0 KB  by slots that are used again
 largest slots
-  c  1.0 KB  steps 3 to 4
-  d  1.0 KB  steps 4 to 7
-  r  1.0 KB  steps 7 to 10""",
+  c  1.0 KB  calls 3 to 4
+  d  1.0 KB  calls 4 to 5
+  r  1.0 KB  calls 5 to 7""",
     )
 
 
-def test_sizes_that_are_not_known() -> None:
-    text = (
-        "g (float[64, 4] x) => (float[64, 4] y) <int64 z = {0}> { a = Neg(x) s = SequenceConstruct(a)"
-        " d = SequenceAt(s, z) e = Exp(d) y = Neg(e) }"
-    )
-    assert_expected_inline(
-        explain(see(text, {"x": torch.ones(64, 4)}).plan()),
-        """\
-5 steps on cpu: 3 in 2 segments, 2 in 2 seams, 0 folded into constants
-key feeds: none
-passes: none
-
-regions
-  segment  1 step, 1 launch
-  seam     SequenceConstruct_1 (ai.onnx::SequenceConstruct)
-           host control flow or sequence: 's' is no tensor (sequence)
-  seam     SequenceAt_2 (ai.onnx::SequenceAt)
-           host control flow or sequence: 's' is no tensor (sequence)
-  segment  2 steps, 2 launches
-
-memory
-  arena        2.0 KB                             2 places for 3 values, at least 2.0 KB needed
-  slots        3.1 KB                             100% of all that is no result
-  activations  4.1 KB                             1 view beside them
-  results      1.0 KB                             handed to the user, so never in the arena
-  at once      2.0 KB                             the most that has to be there at one step
-  eager peak   2.0 KB                             the most that an eager run holds at once
-  saved        not known: 1 value without a size
-largest slots
-  a  1.0 KB  steps 0 to 2
-  d  1.0 KB  steps 2 to 3
-  e  1.0 KB  steps 3 to 4""",
-    )
-
-
-def test_a_plan_without_slots_says_why() -> None:
+def test_memory_that_is_not_laid_out() -> None:
     text = "g (float[64, 4] x) => (float[64, 4] y) { a = Neg(x) y = Exp(a) }"
-    seen = see(text, {"x": torch.ones(64, 4)})
-    specs = [spec and spec._replace(nbytes=1 << 61) for spec in seen.observation.specs]
-    huge = replace(seen.observation, specs=tuple(specs))
-    plan = make_plan(seen.steps, seen.static_values, huge, torch.device("cpu"))
-    assert_expected_inline(
-        explain(plan),
-        """\
-2 steps on cpu: 2 in 1 segment, 0 in 0 seams, 0 folded into constants
-key feeds: none
-passes: none
-
-regions
-  segment  2 steps, 2 launches
-
-memory: all of it stays with torch (a slot of 2305843009213693952 bytes cannot be planned)""",
-    )
+    plan = see(text, {"x": torch.ones(64, 4)}).plan()
     assert facts(plan)["memory"] is None
+    assert explain(plan).splitlines()[-1] == "memory: laid out when the segments are recorded"
+    declined = replace(plan, failure="recording failed: it reads data on the host")
+    said = "memory: nothing is recorded: recording failed: it reads data on the host"
+    assert explain(declined).splitlines()[-1] == said
+
+
+def test_memory_that_a_device_keeps() -> None:
+    text = "g (float[64, 4] x) => (float[64, 4] y) { a = Neg(x) y = Exp(a) }"
+    plan = see(text, {"x": torch.ones(64, 4)}).plan()
+    pooled = replace(plan, memory=MemoryLayout(1, (0, 1), pool=1 << 21))
+    assert_expected_inline(
+        explain(pooled).partition("memory\n")[2],
+        """\
+  graph pool  2.1 MB  taken by the device's allocator for 1 graph
+  eager peak  2.0 KB  the most that an eager run holds at once""",
+    )
+    assert facts(pooled)["memory"]["arena"] == 0
 
 
 def test_a_plan_of_nothing() -> None:
@@ -176,16 +143,8 @@ def test_a_plan_of_nothing() -> None:
         """\
 0 steps on cpu: 0 in 0 segments, 0 in 0 seams, 0 folded into constants
 key feeds: none
-passes: none
 
-memory
-  arena        0 B  0 places for 0 values, at least 0 B needed
-  slots        0 B  100% of all that is no result
-  activations  0 B  0 views beside them
-  results      0 B  handed to the user, so never in the arena
-  at once      0 B  the most that has to be there at one step
-  eager peak   0 B  the most that an eager run holds at once
-  saved        0 B  by slots that are used again""",
+memory: nothing is recorded""",
     )
 
 
@@ -198,40 +157,25 @@ def test_several_plans() -> None:
 x float32[2]
 1 step on cpu: 1 in 1 segment, 0 in 0 seams, 0 folded into constants
 key feeds: none
-passes: none
 
 regions
   segment  1 step, 1 launch
 
-memory
-  arena        0 B    0 places for 0 values, at least 0 B needed
-  slots        0 B    100% of all that is no result
-  activations  256 B  0 views beside them
-  results      256 B  handed to the user, so never in the arena
-  at once      256 B  the most that has to be there at one step
-  eager peak   8 B    the most that an eager run holds at once
-  saved        0 B    by slots that are used again
+memory: laid out when the segments are recorded
 
 x float32[3]
 1 step on cpu: 1 in 1 segment, 0 in 0 seams, 0 folded into constants
 key feeds: none
-passes: none
 
 regions
   segment  1 step, 1 launch
 
-memory
-  arena        0 B    0 places for 0 values, at least 0 B needed
-  slots        0 B    100% of all that is no result
-  activations  256 B  0 views beside them
-  results      256 B  handed to the user, so never in the arena
-  at once      256 B  the most that has to be there at one step
-  eager peak   12 B   the most that an eager run holds at once
-  saved        0 B    by slots that are used again""",
+memory: laid out when the segments are recorded""",
     )
     assert explain_all([]) == "no plan"
 
 
+@needs_extension
 def test_facts_are_json() -> None:
     assert_expected_inline(
         json.dumps(facts(planned()), indent=1),
@@ -248,7 +192,6 @@ def test_facts_are_json() -> None:
  "key_feeds": {
   "n": 40
  },
- "passes": [],
  "quarantined": [],
  "regions": [
   {
@@ -328,20 +271,20 @@ def test_facts_are_json() -> None:
   }
  ],
  "memory": {
-  "complete": true,
+  "calls": 6,
   "arena": 2048,
   "lower_bound": 2048,
-  "slotted": 5632,
-  "activations": 6144,
-  "results": 256,
+  "slots": 7,
+  "slotted": 5600,
+  "storages": 8,
+  "written": 5760,
+  "beside": 256,
+  "given": 160,
+  "held": 0,
+  "graph_pool": 0,
   "needed_at_once": 2048,
-  "eager_peak": 2056,
-  "saved": 3584,
-  "share": 0.9565,
-  "slots": 2,
-  "assignments": 6,
-  "views": 3,
-  "unknown": 0
+  "eager_peak": 2048,
+  "saved": 3552
  },
  "failure": "",
  "largest_slots": [
@@ -349,36 +292,36 @@ def test_facts_are_json() -> None:
    "value": "a",
    "bytes": 1024,
    "offset": 0,
-   "first_step": 0,
-   "last_step": 1
+   "first_call": 0,
+   "last_call": 1
   },
   {
    "value": "b",
    "bytes": 1024,
-   "offset": 1024,
-   "first_step": 1,
-   "last_step": 3
+   "offset": 0,
+   "first_call": 1,
+   "last_call": 2
   },
   {
    "value": "c",
    "bytes": 1024,
-   "offset": 0,
-   "first_step": 3,
-   "last_step": 4
+   "offset": 1024,
+   "first_call": 2,
+   "last_call": 3
   },
   {
    "value": "d",
    "bytes": 1024,
    "offset": 1024,
-   "first_step": 4,
-   "last_step": 7
+   "first_call": 3,
+   "last_call": 4
   },
   {
    "value": "r",
    "bytes": 1024,
    "offset": 0,
-   "first_step": 7,
-   "last_step": 10
+   "first_call": 4,
+   "last_call": 5
   }
  ]
 }""",

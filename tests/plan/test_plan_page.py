@@ -10,11 +10,15 @@ from html.parser import HTMLParser
 import pytest
 import torch
 from plan.planning import see
-from plan.walks import KERNELS, drawn
+from plan.walks import KERNELS, X, drawn
+from tapelab import needs_extension
 from textmodel import operator
 
 from torch_ort_session.explain.page import page
-from torch_ort_session.plan.plan import Plan, make_plan
+from torch_ort_session.plan.memory.layout import MemoryLayout
+from torch_ort_session.plan.plan import Plan
+
+pytestmark = needs_extension
 
 VOID = {"meta", "rect", "line", "polyline", "br"}
 
@@ -52,7 +56,12 @@ class Document(HTMLParser):
 
 def planned(text: str, **feed: torch.Tensor) -> Plan:
     with operator(*KERNELS):
-        return see(text, feed).plan()
+        return see(text, feed).laid_out(feed)
+
+
+def memory_of(plan: Plan) -> MemoryLayout:
+    assert plan.memory is not None
+    return plan.memory
 
 
 SEAMS = (
@@ -69,8 +78,9 @@ def test_every_region_and_every_slot_is_shown() -> None:
     assert [a["class"] for a in strip] == ["segment", "seam", "segment", "seam", "segment"]
     assert [a["data-r"] for a in strip] == list("01234")
     boxes = [a for tag, a in document.elements if tag == "rect"]
-    assert [a["data-s"] for a in boxes] == [str(i) for i in range(len(plan.intervals))]
-    named = {plan.steps.names[plan.intervals[int(a["data-s"] or 0)].value]: a["class"] for a in boxes}
+    slots = memory_of(plan).slots
+    assert [a["data-s"] for a in boxes] == [str(i) for i in range(len(slots))]
+    named = {slots[int(a["data-s"] or 0)].name: a["class"] for a in boxes}
     assert named == {
         "a": "out",
         "b": "cross",
@@ -79,7 +89,7 @@ def test_every_region_and_every_slot_is_shown() -> None:
         "n": "land",
         "s": "out",
         "e": "out",
-    } | {name: named[name] for name in named.keys() - {"a", "b", "c", "d", "n", "s", "e"}}
+    }
     lines = [a for a in document.having(**{"class": "cut"})]
     assert [a["data-r"] for a in lines] == ["1", "3"]
 
@@ -114,7 +124,7 @@ def test_what_the_pointer_shows_is_what_the_plan_says() -> None:
     )
     assert data["regions"][0] == "segment of 2 steps, 2 launches (steps 0 to 1)\nExp, Neg"
     assert [row[2:] for row in data["slots"]] == [
-        [item.nbytes, plan.packing.offsets[item.value], item.start, item.stop] for item in plan.intervals
+        [place.nbytes, place.offset, place.first, place.last] for place in memory_of(plan).slots
     ]
     assert data["slots"][0][:2] == ["a", "Neg"]
 
@@ -134,7 +144,8 @@ def test_every_seam_is_in_the_table_with_its_reason() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_boxes_lie_within_the_drawing(seed: int) -> None:
-    plan = drawn(seed).plan()
+    seen = drawn(seed)
+    plan = seen.laid_out({"x": X, "c": torch.tensor(True)}) if seen.plan().segments else seen.plan()
     for box in (a for tag, a in Document(page(plan, "drawn")).elements if tag == "rect"):
         x, y, width, height = (float(box[key] or "nan") for key in ("x", "y", "width", "height"))
         assert 0 <= x <= x + width <= 1216
@@ -159,7 +170,10 @@ def test_names_cannot_break_the_page() -> None:
         replace(step, node=replace(step.node, name=evil)) if step.node.op == "Cut" else step
         for step in plan.steps.items
     )
-    text = page(replace(plan, steps=replace(plan.steps, names=names, items=items)), evil)
+    memory = memory_of(plan)
+    places = tuple(place._replace(name=evil) if place.name == "a" else place for place in memory.places)
+    steps = replace(plan.steps, names=names, items=items)
+    text = page(replace(plan, steps=steps, memory=replace(memory, places=places)), evil)
     document = Document(text)
     assert [tag for tag, _ in document.elements].count("script") == 2
     assert json.loads(document.script)["slots"][0][0] == evil
@@ -169,21 +183,31 @@ def test_names_cannot_break_the_page() -> None:
 def test_plans_that_have_little_to_show() -> None:
     plain = planned("g (float[2] x) => (float[2] y) { y = Neg(x) }", x=torch.ones(2))
     assert "There is no seam: a replay is one launch." in page(plain, "plain")
-    assert "It is empty: no value needs a slot." in page(plain, "plain")
-    nothing = planned("g (float[2] x) => (float[2] x) { y = Neg(x) }", x=torch.ones(2))
+    assert "It is empty: nothing needs a slot." in page(plain, "plain")
+    nothing = see("g (float[2] x) => (float[2] x) { y = Neg(x) }", {"x": torch.ones(2)}).plan()
     text = page(nothing, "nothing")
     assert "Nothing runs: every output is a constant or an input." in text
     assert "There is no seam" not in text
 
 
 def test_a_plan_without_slots() -> None:
-    with operator(*KERNELS):
-        seen = see(SEAMS, {"x": torch.ones(64, 4)})
-    huge = [spec and spec._replace(nbytes=1 << 61) for spec in seen.observation.specs]
-    observation = replace(seen.observation, specs=tuple(huge))
-    text = page(make_plan(seen.steps, seen.static_values, observation, torch.device("cpu")), "huge")
+    plan = see("g (float[2] x) => (float[2] y) { y = Neg(x) }", {"x": torch.ones(2)}).plan()
+    text = page(plan, "warm")
     Document(text)
-    assert f"There is none: a slot of {1 << 61} bytes cannot be planned." in text
+    assert "There is none: laid out when the segments are recorded." in text
+    text = page(replace(plan, failure="capture is off"), "off")
+    assert "There is none: nothing is recorded: capture is off." in text
+
+
+def test_a_plan_whose_memory_the_device_keeps() -> None:
+    plan = see("g (float[2] x) => (float[2] y) { y = Neg(x) }", {"x": torch.ones(2)}).plan()
+    text = page(replace(plan, memory=MemoryLayout(1, (0, 1), pool=1 << 21)), "pool")
+    Document(text)
+    assert "There is none: the device&#x27;s allocator keeps a pool for the graphs." in text.replace(
+        "'s a", "&#x27;s a"
+    )
+    assert '<td>graph pool</td><td class="n">2.1 MB</td>' in text
+    assert "<rect" not in text and "<td>arena</td>" not in text
 
 
 def test_a_model_of_thousands_of_steps_stays_under_two_megabytes() -> None:

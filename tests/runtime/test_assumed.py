@@ -58,7 +58,6 @@ def test_m5_what_hangs_on_the_shape_of_a_seam_is_no_seam() -> None:
 13 steps on cpu: 7 in 2 segments, 1 in 1 seam, 5 folded into constants
 5 of these hold as long as shapes that depend on data stay as they are
 key feeds: none
-passes: none
 
 regions
   segment  1 step, 1 launch

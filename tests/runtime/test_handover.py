@@ -42,7 +42,7 @@ def addresses(session: tos.Session) -> set[int]:
 
 
 def given_storages(captured: Any) -> set[int]:
-    outputs = [captured.frame[value] for value in captured.warm.program.steps.outputs]
+    outputs = [captured.frame[value] for value in captured.planned.program.steps.outputs]
     return {
         held.untyped_storage()._cdata
         for held, leaves in zip(outputs, captured.donation.given, strict=True)

@@ -13,8 +13,7 @@ from torch import Tensor
 
 import torch_ort_session as tos
 from torch_ort_session.ops.kernel import TensorSequence, kernel
-from torch_ort_session.plan.analysis.specs import Spec, fits, spec_of
-from torch_ort_session.plan.memory.liveness import eager_peak
+from torch_ort_session.plan.analysis.specs import Spec, eager_peak, fits, spec_of
 from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.program import bind_steps
 

@@ -18,7 +18,7 @@ WHY = DeclineReport.of(Reason.DIVERGED, "for the test")
 
 class FakeCapture(SimpleNamespace):
     closed = False
-    warm = SimpleNamespace(ready=None)
+    planned = SimpleNamespace(ready=None)
 
     def close(self) -> None:
         self.closed = True
@@ -38,7 +38,7 @@ def run(policy: Dispatcher, feed: dict[str, Any], keys: frozenset[str] = frozens
     decision = policy.decide(entry)
     entry.runs += 1
     if decision is Decision.OBSERVE:
-        entry.warm = SimpleNamespace()  # type: ignore[assignment]
+        entry.planned = SimpleNamespace()  # type: ignore[assignment]
     if decision is Decision.CAPTURE:
         policy.captured(entry, FakeCapture())  # type: ignore[arg-type]
     return decision

@@ -27,7 +27,7 @@ def held_by(session: Any) -> list[weakref.ref[torch.Tensor]]:
     found = []
     for entry in entries(session):
         if entry.captured is not None:
-            constants = {id(value) for value in entry.captured.warm.program.steps.template}
+            constants = {id(value) for value in entry.captured.planned.program.steps.template}
             found += [
                 weakref.ref(value)
                 for value in entry.captured.frame

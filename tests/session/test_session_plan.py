@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from textmodel import load, message
+from tapelab import needs_extension
+from textmodel import load, message, model, operator
 
 import torch_ort_session as tos
-from torch_ort_session.explain.explain import facts
+from torch_ort_session.explain.explain import explain, facts
+from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.plan.verify import verify
 
 TEXT = (
@@ -56,6 +58,45 @@ def test_the_plan_knows_sizes() -> None:
     session = load(TEXT)
     peaks = [facts(session.plan({**FEED, "x": torch.ones(rows, 4)}))["memory"]["arena"] for rows in (64, 640)]
     assert peaks[1] == 10 * peaks[0] > 0
+
+
+def test_m13_a_plan_without_a_recording_says_why() -> None:
+    text = "g (float[n] x) => (int64[1, k] y) { y = NonZero(x) }"
+    plans = [
+        tos.load(model(TEXT), options=tos.Options(capture="off")).plan(FEED),
+        load(text).plan({"x": torch.ones(2)}),
+    ]
+    assert [(plan.memory, plan.failure) for plan in plans] == [
+        (None, "capture is off"),
+        (None, "nothing capturable: no segment is left to record"),
+    ]
+    assert "memory: nothing is recorded: capture is off" in explain(plans[0])
+
+
+@needs_extension
+def test_m8_what_a_recording_refuses_is_a_seam_of_the_plan_and_of_no_session() -> None:
+    @kernel("Reads", since=(1,), domain="tests")
+    def reads(x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.sum())
+
+    with operator(reads):
+        session = load("g (float[n] x) => (float[n] y) { a = Neg(x) b = tests.Reads(a) y = Exp(b) }")
+        plan = session.plan({"x": torch.ones(4)})
+    assert [region.is_segment for region in plan.regions] == [True, False, True]
+    assert plan.memory is not None
+    assert session._engine.state.dispatcher.quarantined == frozenset()
+    assert not any(session.stats().values())
+
+
+@needs_extension
+def test_m22_asking_for_a_plan_draws_what_one_run_draws() -> None:
+    text = "g (float[n] x) => (float[n] y) { a = Neg(x) r = RandomNormalLike(a) y = Add(a, r) }"
+    session, feed, after = load(text), {"x": torch.ones(4)}, []
+    for act in (session.plan, lambda feed: session.run(None, feed)):
+        torch.manual_seed(0)
+        act(feed)
+        after.append(torch.get_rng_state())
+    assert torch.equal(*after)
 
 
 def test_a_feed_that_does_not_fit() -> None:

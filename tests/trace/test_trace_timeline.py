@@ -219,13 +219,13 @@ def test_m24_nothing_that_was_put_around_a_call_outlives_the_trace() -> None:
     machine = session._engine.state
     (entry,) = machine.dispatcher.entries.values()
     assert entry.captured is not None
-    assert entry.warm is not None
-    own = set(map(id, entry.warm.program.calls))
+    assert entry.planned is not None
+    own = set(map(id, entry.planned.program.calls))
     for stage in entry.captured.stages:
         assert {id(call) for call in stage.calls} <= own
         if stage.recording is not None:
             assert type(stage.recording).__name__ == "TapeRecording"
-    assert not any("told" in call.call.__qualname__ for call in entry.warm.program.calls)
+    assert not any("told" in call.call.__qualname__ for call in entry.planned.program.calls)
     assert machine.tracer.observer is OFF
     assert not machine.tracer.memo
 

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch_ort_session.explain.explain import body_lines, explain
-from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.lowering.steps import BodySteps
-from torch_ort_session.plan.plan import Plan, make_plan
-from torch_ort_session.runtime.captures.warmup import with_fused
+from torch_ort_session.plan.plan import Plan
+from torch_ort_session.runtime.captures.warmup import replanned
 from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.control_flow import bodies_of
 from torch_ort_session.runtime.dynamic.growing import memo_of
-from torch_ort_session.runtime.recorders.api import RecordingStats
 
 
 def statistics(state: EngineState) -> dict[str, int]:
@@ -27,8 +25,10 @@ def statistics(state: EngineState) -> dict[str, int]:
     dispatcher = state.dispatcher
     entries = [entry for _, entry in dispatcher.everything()]
     bodies = list(bodies_of(state).entries())
-    held = [entry.captured.memory for entry in (*entries, *bodies) if entry.captured is not None]
-    held += [captured.memory for captured in memo_of(state).captures()]
+    captures = [entry.captured for entry in (*entries, *bodies) if entry.captured is not None]
+    captures += memo_of(state).captures()
+    held = [captured.memory for captured in captures]
+    layouts = [captured.plan.memory for captured in captures]
     places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
     return {
         **dispatcher.counters,
@@ -36,6 +36,7 @@ def statistics(state: EngineState) -> dict[str, int]:
         "plans": sum(entry.captured is not None for entry in entries),
         "body plans": sum(entry.captured is not None for entry in bodies),
         "arena bytes": state.arena.nbytes,
+        "graph pool bytes": sum(layout.pool for layout in layouts if layout is not None),
         "packed weight bytes": state.arena.packing.nbytes,
         "static input bytes": sum(memory.static_inputs for memory in held) + places,
         "landing bytes": sum(memory.landings for memory in held),
@@ -43,12 +44,11 @@ def statistics(state: EngineState) -> dict[str, int]:
     }
 
 
-def describe_entries(state: EngineState, passes: Sequence[str] = ()) -> str:
+def describe_entries(state: EngineState) -> str:
     """Every signature in words: its state, its plan where there is one, and what was declined.
 
     Args:
-        state: The machine of a session.
-        passes: Names of the rewrites that the graph went through before.
+        state: What runs of a session need.
     """
     dispatcher = state.dispatcher
     parts = []
@@ -63,9 +63,7 @@ def describe_entries(state: EngineState, passes: Sequence[str] = ()) -> str:
         lines = [f"{signature}: {entry.state} after {runs}"]
         plan = plan_of_entry(state, entry)
         if plan is not None:
-            lines.append(explain(plan, passes, told=told))
-        if entry.captured is not None:
-            lines += recorded(entry.captured.memory.recorded)
+            lines.append(explain(plan, told=told))
         if entry.report is not None:
             lines += ["why not captured" if entry.captured is None else "before", str(entry.report)]
         parts.append("\n".join(lines))
@@ -104,39 +102,10 @@ def _padded(dispatcher: Dispatcher) -> str:
     return "\n".join(lines)
 
 
-def recorded(stats: RecordingStats) -> list[str]:
-    """What the recordings of a capture came to: they see every call of a kernel, where a plan sees steps.
-
-    Args:
-        stats: All recordings of the capture together.
-
-    Returns:
-        Lines; none where the device's own allocator has the bytes.
-    """
-    if not stats.naive:
-        return []
-    beside = f"at most {byte_size(stats.fresh)} at once, {byte_size(stats.given)} of results leave with it"
-    return [
-        f"recorded: {stats.calls} calls with {byte_size(stats.naive)}",
-        f"  arena   {byte_size(stats.arena)}, at least {byte_size(stats.bound)} needed",
-        f"  beside  {beside}" + (f", {byte_size(stats.kept)} stay" if stats.kept else ""),
-    ]
-
-
 def plan_of_entry(state: EngineState, entry: GraphEntry) -> Plan | None:
-    """The plan of a signature that is warm or captured."""
-    captured, warm = entry.captured, entry.warm
-    quarantined = frozenset(state.dispatcher.quarantined) if captured is None else captured.quarantined
-    if warm is None:
+    """The plan of a signature that is warm or captured: of a capture with the layout of its memory."""
+    if entry.captured is not None:
+        return entry.captured.plan
+    if entry.planned is None:
         return None
-    warm = with_fused(warm, state.device, quarantined, state.dispatcher.rules.fuse)
-    return make_plan(
-        warm.program.steps,
-        warm.static_values,
-        warm.observation,
-        state.device,
-        quarantined=quarantined,
-        minimum=warm.minimum,
-        keys=warm.keys,
-        unstable=warm.unstable,
-    )
+    return replanned(entry.planned, state.dispatcher.quarantined).plan

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from torch_ort_session.ir.text import byte_size
+from torch_ort_session.plan.analysis.specs import eager_peak
 from torch_ort_session.plan.lowering.steps import BodySteps, Step
+from torch_ort_session.plan.memory.layout import Place, PlaceKind
 from torch_ort_session.plan.partition.fuse import fused_nodes, is_fused
 from torch_ort_session.plan.partition.segments import Region, count_launches, guarded, is_assumed
 from torch_ort_session.plan.plan import Plan
@@ -20,17 +22,16 @@ Told: TypeAlias = Callable[[BodySteps], Mapping[str, Any]]
 each its ``signature``, its ``state``, the number of ``calls`` and ``why``, a text that may be empty."""
 
 
-def facts(plan: Plan, passes: Sequence[str] = (), told: Told | None = None) -> dict[str, Any]:
+def facts(plan: Plan, told: Told | None = None) -> dict[str, Any]:
     """What there is to say of a plan, in plain records that JSON can carry.
 
     Args:
         plan: The plan.
-        passes: Names of the rewrites that the graph went through before.
         told: Says what became of control-flow bodies so far.
 
     Returns:
-        Steps, key feeds, passes, regions, memory and the largest slots. ``memory`` is None, and ``failure``
-        says why, where slots could not be planned.
+        Steps, key feeds, regions, memory and the largest slots. ``memory`` is None where nothing is recorded;
+        ``failure`` says why, where that was tried.
     """
     recorded_steps = (plan.steps.items[p] for region in plan.segments for p in region.positions)
     shapes = {
@@ -40,7 +41,7 @@ def facts(plan: Plan, passes: Sequence[str] = (), told: Told | None = None) -> d
     recorded = sum(len(region.positions) for region in plan.segments)
     eager = sum(len(region.positions) for region in plan.seams)
     return {
-        "device": str(plan.device),
+        "device": str(plan.rules.device),
         "steps": {
             "total": len(plan.steps.items),
             "recorded": recorded,
@@ -49,22 +50,26 @@ def facts(plan: Plan, passes: Sequence[str] = (), told: Told | None = None) -> d
             "assumed": sum(is_assumed(step, plan.static_values) for step in plan.steps.items),
         },
         "key_feeds": dict(plan.keys),
-        "passes": list(passes),
-        "quarantined": sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in plan.quarantined),
+        "quarantined": sorted(f"{domain or 'ai.onnx'}::{op}" for domain, op in plan.rules.quarantined),
         "regions": [region_facts(plan, region, shapes, told) for region in plan.regions],
         "memory": memory_facts(plan),
         "failure": plan.failure,
         "largest_slots": [
             {
-                "value": plan.steps.names[item.value],
-                "bytes": item.nbytes,
-                "offset": plan.packing.offsets[item.value],
-                "first_step": item.start,
-                "last_step": item.stop,
+                "value": place.name,
+                "bytes": place.nbytes,
+                "offset": place.offset,
+                "first_call": place.first,
+                "last_call": place.last,
             }
-            for item in sorted(plan.intervals, key=lambda i: (-i.nbytes, i.start, i.value))[:_LARGEST]
+            for place in _largest_slots(plan)
         ],
     }
+
+
+def _largest_slots(plan: Plan) -> list[Place]:
+    slots = () if plan.memory is None else plan.memory.slots
+    return sorted(slots, key=lambda place: (-place.nbytes, place.first, place.offset))[:_LARGEST]
 
 
 def region_facts(
@@ -125,26 +130,27 @@ def body_lines(region: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def memory_facts(plan: Plan) -> dict[str, Any] | None:
-    """The numbers of a plan's memory; None where it has none."""
-    stats = plan.stats
-    if stats is None:
+def memory_facts(plan: Plan) -> dict[str, int] | None:
+    """The numbers of a plan's memory; None where it is not laid out."""
+    layout = plan.memory
+    if layout is None:
         return None
+    slotted = layout.nbytes(PlaceKind.SLOT)
     return {
-        "complete": stats.complete,
-        "arena": stats.peak,
-        "lower_bound": stats.bound,
-        "slotted": stats.slotted,
-        "activations": stats.naive,
-        "results": stats.results,
-        "needed_at_once": stats.live,
-        "eager_peak": stats.baseline,
-        "saved": stats.savings,
-        "share": round(stats.share, 4),
-        "slots": stats.slots,
-        "assignments": stats.assignments,
-        "views": stats.views,
-        "unknown": stats.unknown,
+        "calls": layout.calls,
+        "arena": layout.arena,
+        "lower_bound": layout.bound,
+        "slots": len(layout.slots),
+        "slotted": slotted,
+        "storages": len(layout.places),
+        "written": layout.nbytes(),
+        "beside": layout.beside,
+        "given": layout.nbytes(PlaceKind.GIVEN),
+        "held": layout.nbytes(PlaceKind.HELD),
+        "graph_pool": layout.pool,
+        "needed_at_once": layout.live,
+        "eager_peak": eager_peak(plan.steps, plan.observation),
+        "saved": max(0, slotted - layout.arena),
     }
 
 
@@ -154,19 +160,18 @@ def op_counts(steps: Iterable[Step]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def explain(plan: Plan, passes: Sequence[str] = (), title: str = "", told: Told | None = None) -> str:
+def explain(plan: Plan, title: str = "", told: Told | None = None) -> str:
     """A plan in words: its regions with their reasons, what is folded, and its memory.
 
     Args:
         plan: The plan.
-        passes: Names of the rewrites that the graph went through before.
         title: What the plan is for, such as its signature; stands above it.
         told: Says what became of control-flow bodies so far.
 
     Returns:
         Several lines.
     """
-    known = facts(plan, passes, told)
+    known = facts(plan, told)
     steps = known["steps"]
     lines = [title] if title else []
     lines.append(
@@ -180,7 +185,6 @@ def explain(plan: Plan, passes: Sequence[str] = (), title: str = "", told: Told 
         )
     keys = ", ".join(f"{name} = {value}" for name, value in known["key_feeds"].items())
     lines.append(f"key feeds: {keys or 'none'}")
-    lines.append(f"passes: {', '.join(known['passes']) or 'none'}")
     if known["quarantined"]:
         lines.append(f"quarantined: {', '.join(known['quarantined'])}")
     if known["regions"]:
@@ -189,9 +193,9 @@ def explain(plan: Plan, passes: Sequence[str] = (), title: str = "", told: Told 
     return "\n".join(lines)
 
 
-def explain_all(plans: Iterable[tuple[str, Plan]], passes: Sequence[str] = ()) -> str:
+def explain_all(plans: Iterable[tuple[str, Plan]]) -> str:
     """Several plans in words, one a signature, with a blank line and the signature between them."""
-    return "\n\n".join(explain(plan, passes, title) for title, plan in plans) or "no plan"
+    return "\n\n".join(explain(plan, title) for title, plan in plans) or "no plan"
 
 
 def _region(region: dict[str, Any]) -> list[str]:
@@ -205,35 +209,52 @@ def _region(region: dict[str, Any]) -> list[str]:
     return [head, *(f"           {line}" for line in (why, *seam_lines(region)))]
 
 
+def memory_rows(memory: Mapping[str, int]) -> list[tuple[str, int, str]]:
+    """What there is to say of a plan's memory: of each number its name, its bytes and what it counts.
+
+    Args:
+        memory: What :func:`memory_facts` says.
+    """
+    if memory["graph_pool"]:
+        graphs = _count(memory["calls"], "graph")
+        return [
+            ("graph pool", memory["graph_pool"], f"taken by the device's allocator for {graphs}"),
+            ("eager peak", memory["eager_peak"], "the most that an eager run holds at once"),
+        ]
+    slots, calls = _count(memory["slots"], "storage"), _count(memory["calls"], "recorded call")
+    leaving = f", {byte_size(memory['given'])} of results leave with it" if memory["given"] else ""
+    rows = [
+        ("arena", memory["arena"], f"{slots} in it, at least {byte_size(memory['lower_bound'])} needed"),
+        ("beside", memory["beside"], f"the most at once that a replay allocates{leaving}"),
+        ("held", memory["held"], "in bytes of their own from replay to replay"),
+        ("written", memory["written"], f"{_count(memory['storages'], 'storage')} of {calls}"),
+        ("at once", memory["needed_at_once"], "the most that has to be there at one call"),
+        ("eager peak", memory["eager_peak"], "the most that an eager run holds at once"),
+        ("saved", memory["saved"], "by slots that are used again"),
+    ]
+    return [row for row in rows if row[1] or row[0] != "held"]
+
+
+def no_memory(known: Mapping[str, Any]) -> str:
+    """Why the memory of a plan is not laid out."""
+    if known["failure"]:
+        return f"nothing is recorded: {known['failure']}"
+    return "laid out when the segments are recorded" if known["steps"]["recorded"] else "nothing is recorded"
+
+
 def _memory(known: dict[str, Any]) -> list[str]:
     memory = known["memory"]
     if memory is None:
-        return [f"memory: all of it stays with torch ({known['failure']})"]
-    places = f"{_count(memory['slots'], 'place')} for {_count(memory['assignments'], 'value')}"
-    saved = byte_size(memory["saved"])
-    if not memory["complete"]:
-        saved = f"not known: {_count(memory['unknown'], 'value')} without a size"
-    rows = [
-        (
-            "arena",
-            byte_size(memory["arena"]),
-            f"{places}, at least {byte_size(memory['lower_bound'])} needed",
-        ),
-        ("slots", byte_size(memory["slotted"]), f"{100 * memory['share']:.0f}% of all that is no result"),
-        ("activations", byte_size(memory["activations"]), f"{_count(memory['views'], 'view')} beside them"),
-        ("results", byte_size(memory["results"]), "handed to the user, so never in the arena"),
-        ("at once", byte_size(memory["needed_at_once"]), "the most that has to be there at one step"),
-        (
-            "eager peak",
-            byte_size(memory["eager_peak"]),
-            "the most that an eager run holds at once",
-        ),
-        ("saved", saved, "by slots that are used again" if memory["complete"] else ""),
-    ]
+        return [f"memory: {no_memory(known)}"]
+    rows = [(name, byte_size(nbytes), words) for name, nbytes, words in memory_rows(memory)]
     lines = ["memory", *_aligned(rows)]
     if known["largest_slots"]:
         largest = [
-            (slot["value"], byte_size(slot["bytes"]), f"steps {slot['first_step']} to {slot['last_step']}")
+            (
+                slot["value"] or "(within a kernel)",
+                byte_size(slot["bytes"]),
+                f"calls {slot['first_call']} to {slot['last_call']}",
+            )
             for slot in known["largest_slots"]
         ]
         lines += ["largest slots", *_aligned(largest)]

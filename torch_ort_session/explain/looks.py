@@ -8,12 +8,14 @@ STYLE = """
   --ink: #1c2330; --soft: #5c6779; --line: #d9dee6; --paper: #ffffff; --card: #f5f7fa;
   --segment: #2f7d6b; --on-segment: #ffffff; --seam: #d9822b;
   --out: #4a78c2; --cross: #8a5fb5; --land: #d9822b; --live: #1c2330;
+  --feed: #3f9c8f; --inner: #97a3b4;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ink: #e6eaf0; --soft: #9aa5b5; --line: #333c49; --paper: #14181f; --card: #1d232c;
     --segment: #2f7d6b; --on-segment: #ffffff; --seam: #e0984a;
     --out: #6b96dc; --cross: #a883d0; --land: #e0984a; --live: #e6eaf0;
+    --feed: #4db3a5; --inner: #66728a;
   }
 }
 * { box-sizing: border-box; }
@@ -55,6 +57,8 @@ svg text { fill: var(--soft); font-size: 11px; font-family: inherit; }
 .out { fill: var(--out); }
 .cross { fill: var(--cross); }
 .land { fill: var(--land); }
+.feed { fill: var(--feed); }
+.inner { fill: var(--inner); }
 .few rect { stroke: var(--card); stroke-width: .6; }
 .slots rect:hover { stroke: var(--ink); stroke-width: 1.5; }
 .cut { stroke: var(--seam); stroke-width: 1; stroke-dasharray: 2 3; }
@@ -87,7 +91,9 @@ function size(count) {
 function words(element) {
   if (element.dataset.s === undefined) return data.regions[element.dataset.r];
   const [name, op, bytes, offset, first, last] = data.slots[element.dataset.s];
-  return `${name}\\n${size(bytes)} at offset ${offset}\\nmade by ${op}\\nsteps ${first} to ${last}`;
+  const made = op ? `\\nmade by ${op}` : "";
+  const what = name || "a kernel's own";
+  return `${what}\\n${size(bytes)} at offset ${offset}${made}\\ncalls ${first} to ${last}`;
 }
 
 let lit = [];

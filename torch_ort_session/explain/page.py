@@ -1,4 +1,4 @@
-"""A plan as one page: the segments as a strip, each seam with its reason, the arena as slots over steps.
+"""A plan as one page: the segments as a strip, each seam with its reason, the arena as slots over calls.
 
 The page needs nothing from anywhere else: no script, style, font or picture is fetched.
 """
@@ -10,8 +10,8 @@ import json
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from torch_ort_session.explain.drawing import arena_drawing
-from torch_ort_session.explain.explain import Told, facts, op_counts, seam_lines
+from torch_ort_session.explain.drawing import KINDS, arena_drawing
+from torch_ort_session.explain.explain import Told, facts, memory_rows, no_memory, op_counts, seam_lines
 from torch_ort_session.explain.looks import SCRIPT, STYLE
 from torch_ort_session.explain.strip import strip
 from torch_ort_session.ir.text import byte_size
@@ -21,19 +21,18 @@ _SHOWN_OPS = 24
 """Operators that are listed by name; the rest are counted together."""
 
 
-def page(plan: Plan, title: str, passes: Sequence[str] = (), told: Told | None = None) -> str:
+def page(plan: Plan, title: str, told: Told | None = None) -> str:
     """A plan as one HTML document that needs nothing else.
 
     Args:
         plan: The plan.
         title: What it is a plan for, such as the model's name.
-        passes: Names of the rewrites that the graph went through before.
         told: Says what became of control-flow bodies so far.
 
     Returns:
         The text of the document.
     """
-    known = facts(plan, passes, told)
+    known = facts(plan, told)
     regions = known["regions"]
     seams = [(number, region) for number, region in enumerate(regions) if region["kind"] == "seam"]
     data = {"regions": [_region_text(region) for region in regions], "slots": _slot_rows(plan)}
@@ -47,7 +46,7 @@ def page(plan: Plan, title: str, passes: Sequence[str] = (), told: Told | None =
         "<h2>Segments and seams, in the order in which they run</h2>",
         *_strip(regions),
         *(_seam_table(seams) if seams else _without_seams(regions)),
-        "<h2>Arena: where each slot lies, from its first step to its last</h2>",
+        "<h2>Arena: where each slot lies, from its first call to its last</h2>",
         *_arena(plan, known),
         '<div class="columns"><div><h2>Memory</h2>',
         _memory_table(known),
@@ -79,7 +78,6 @@ def _subtitle(known: dict[str, Any]) -> str:
     parts = [
         f"on {known['device']}",
         f"key feeds: {keys or 'none'}",
-        f"passes: {', '.join(known['passes']) or 'none'}",
         *([f"quarantined: {quarantined}"] if quarantined else []),
     ]
     return "; ".join(parts)
@@ -95,17 +93,14 @@ def _tiles(known: dict[str, Any]) -> str:
         (_number(steps["folded"]), "steps folded into constants"),
     ]
     if memory is None:
-        tiles.append(("none", "no arena: slots could not be planned"))
+        tiles.append(("none", no_memory(known)))
+    elif memory["graph_pool"]:
+        tiles.append((byte_size(memory["graph_pool"]), "graph pool, taken by the device's allocator"))
     else:
         tiles += [
             (byte_size(memory["arena"]), f"arena; at least {byte_size(memory['lower_bound'])} needed"),
-            (f"{100 * memory['share']:.0f}%", "of the bytes lie in slots, results aside"),
-            (
-                byte_size(memory["saved"]) if memory["complete"] else "not known",
-                "saved by slots that are used again"
-                if memory["complete"]
-                else f"what is saved: {_plural(memory['unknown'], 'value')} without a size",
-            ),
+            (byte_size(memory["beside"]), "the most at once that a replay allocates beside it"),
+            (byte_size(memory["saved"]), "saved by slots that are used again"),
         ]
     inner = "".join(
         f'<div class="tile"><b>{_text(big)}</b><span>{_text(small)}</span></div>' for big, small in tiles
@@ -165,62 +160,35 @@ def _seam_table(seams: Iterable[tuple[int, dict[str, Any]]]) -> list[str]:
 
 
 def _slot_rows(plan: Plan) -> list[list[Any]]:
-    items, names, offsets = plan.steps.items, plan.steps.names, plan.packing.offsets
+    makers = {
+        plan.steps.names[value]: step.node.qualified.removeprefix("ai.onnx::")
+        for step in plan.steps.items
+        for value in step.outputs
+    }
     return [
-        [
-            names[item.value],
-            items[item.start].node.qualified.removeprefix("ai.onnx::"),
-            item.nbytes,
-            offsets[item.value],
-            item.start,
-            item.stop,
-        ]
-        for item in plan.intervals
+        [place.name, makers.get(place.name, ""), place.nbytes, place.offset, place.first, place.last]
+        for place in (() if plan.memory is None else plan.memory.slots)
     ]
 
 
 def _arena(plan: Plan, known: dict[str, Any]) -> list[str]:
-    if known["memory"] is None:
-        return [
-            f"<p>There is none: {_text(known['failure'])}. Everything stays with torch's own allocator.</p>"
-        ]
-    if not plan.packing.total:
-        return ["<p>It is empty: no value needs a slot.</p>"]
-    kinds = (
-        ("out", "a kernel writes its result here"),
-        ("cross", "crosses regions"),
-        ("land", "a seam lands here"),
-    )
+    layout = plan.memory
+    if layout is None:
+        return [f"<p>There is none: {_text(no_memory(known))}.</p>"]
+    if layout.pool:
+        return ["<p>There is none: the device's allocator keeps a pool for the graphs.</p>"]
+    if not layout.arena:
+        return ["<p>It is empty: nothing needs a slot.</p>"]
     live = '<span><i style="background:var(--live);height:2px;vertical-align:3px"></i>bytes in use</span>'
-    drawing = arena_drawing(plan)
-    return [_key([kind for kind in kinds if f'class="{kind[0]}"' in drawing], live), drawing]
+    drawing = arena_drawing(plan, layout)
+    return [_key([kind for kind in KINDS if f'class="{kind[0]}"' in drawing], live), drawing]
 
 
 def _memory_table(known: dict[str, Any]) -> str:
     memory = known["memory"]
     if memory is None:
-        return f"<p>{_text(known['failure'])}</p>"
-    saved = byte_size(memory["saved"]) if memory["complete"] else "not known"
-    rows = [
-        ("arena", byte_size(memory["arena"]), f"{_plural(memory['slots'], 'place')} in it"),
-        ("lower bound", byte_size(memory["lower_bound"]), "the most bytes of slots in use at one step"),
-        ("slots together", byte_size(memory["slotted"]), _plural(memory["assignments"], "value")),
-        (
-            "all activations",
-            byte_size(memory["activations"]),
-            f"and {_plural(memory['views'], 'view')} of them",
-        ),
-        ("results", byte_size(memory["results"]), "handed to the user, so never in the arena"),
-        ("needed at once", byte_size(memory["needed_at_once"]), "the most that has to be there at one step"),
-        (
-            "eager peak",
-            byte_size(memory["eager_peak"]),
-            "the most that an eager run holds at once",
-        ),
-        ("saved", saved, "slots together less the arena"),
-        ("without a size", _number(memory["unknown"]), "sequences and strings"),
-    ]
-    return _table(rows)
+        return f"<p>{_text(no_memory(known))}</p>"
+    return _table((name, byte_size(nbytes), words) for name, nbytes, words in memory_rows(memory))
 
 
 def _ops_table(plan: Plan) -> str:

@@ -2,96 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from torch_ort_session.errors import PlanError
-from torch_ort_session.plan.analysis.specs import Observation
+from torch_ort_session.plan.analysis.specs import Observation, Spec
 from torch_ort_session.plan.analysis.static_values import StaticValues
+from torch_ort_session.plan.lowering.build import reads
 from torch_ort_session.plan.lowering.steps import Steps
-from torch_ort_session.plan.memory.liveness import Liveness, eager_peak, intervals
-from torch_ort_session.plan.memory.slots import Interval, Packing, aligned, live_bytes, pack
-from torch_ort_session.plan.partition.segments import Region, is_folded, split
+from torch_ort_session.plan.memory.layout import MemoryLayout
+from torch_ort_session.plan.partition.fuse import Fusion, fuse
+from torch_ort_session.plan.partition.segments import Region, guarded, is_folded, split
+
+Specs = tuple[tuple[int, Spec], ...]
+"""Values with what each was in the observed run."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryStats:
-    """What a plan says of memory: activations only, without feeds, constants and static values.
+class PlanRules:
+    """What plans of a session go by, whatever the signature.
 
     Attributes:
-        complete: Whether the size of every value is known; if not, no savings are claimed.
-        peak: Bytes of the arena for values of steps; a recording sees every call that a kernel makes, and its
-            own arena may take more or less: `RecordingStats.arena`.
-        bound: Fewest bytes that any packing of the slots could take.
-        slotted: Bytes of all slots together, as if none was used twice.
-        naive: Bytes of all activations together, with and without a slot.
-        results: Bytes of those in whose memory a result may lie.
-        live: Most bytes of activations that are needed at once: no way to run them takes less.
-        baseline: Most bytes that an eager run of the same steps holds at once.
-        slots: Places in the arena that differ.
-        assignments: Values that have a slot.
-        views: Values that lie in the memory of another one.
-        unknown: Values whose size is not known.
+        device: The session's device.
+        quarantined: (domain, operator) pairs whose recording failed before.
+        minimum: Launches from which on a segment is worth recording.
+        unstable: Names of nodes whose results change their shape from run to run.
+        fuse: Whether elementwise steps of one segment are fused.
     """
 
-    complete: bool
-    peak: int
-    bound: int
-    slotted: int
-    naive: int
-    results: int
-    live: int
-    baseline: int
-    slots: int
-    assignments: int
-    views: int
-    unknown: int
+    device: torch.device
+    quarantined: frozenset[tuple[str, str]] = frozenset()
+    minimum: int = 1
+    unstable: frozenset[str] = frozenset()
+    fuse: bool = False
 
-    @property
-    def savings(self) -> int:
-        """Bytes that the arena takes less than its values together; 0 unless every size is known."""
-        return max(0, self.slotted - self.peak) if self.complete else 0
 
-    @property
-    def share(self) -> float:
-        """The part of the bytes of activations, results aside, that lies in slots; 1.0 without any."""
-        others = self.naive - self.results
-        return self.slotted / others if others else 1.0
+@dataclass(frozen=True, slots=True, eq=False)
+class LastReads:
+    """The number of the last region that reads each value.
+
+    Attributes:
+        anywhere: In any region; the number of regions for results.
+        recorded: In a segment.
+    """
+
+    anywhere: Mapping[int, int]
+    recorded: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """When and where, for one signature.
+    """When and where, for one signature; what a capture is made from.
 
     Attributes:
-        steps: The steps.
+        steps: The steps, some of them fused, with what is static, or assumed to be, as constants.
         static_values: What is static.
         observation: What the warm run showed.
-        device: The session's device.
+        rules: What it goes by.
         regions: Segments and seams in order; a step in none is folded into constants.
-        intervals: From where to where each slot is in use.
-        packing: Where each slot lies.
-        stats: What that means; None when slots could not be planned.
-        failure: Why they could not; empty otherwise.
-        quarantined: (domain, operator) pairs whose recording failed before.
-        minimum: Launches from which on a segment is worth recording.
+        sources: For each step the places of the observed steps that it computes: several for a fused one.
+        reads: The last region that reads each value.
+        guards: For each step those of its results whose specs must be the observed ones: all of what is
+            recorded, and of a seam those on which segments, or constants of the plan, rely.
         keys: Names and values of the key feeds.
+        memory: Where memory lies, once the segments are recorded; None before, and where nothing is.
+        failure: Why nothing is recorded, where that was tried; empty otherwise.
     """
 
     steps: Steps
     static_values: StaticValues
     observation: Observation
-    device: torch.device
+    rules: PlanRules
     regions: tuple[Region, ...]
-    intervals: tuple[Interval, ...] = ()
-    packing: Packing = field(default_factory=lambda: Packing({}, 0, 0, 0))
-    stats: MemoryStats | None = None
-    failure: str = ""
-    quarantined: frozenset[tuple[str, str]] = frozenset()
-    minimum: int = 1
+    sources: tuple[tuple[int, ...], ...]
+    reads: LastReads
+    guards: tuple[Specs, ...]
     keys: tuple[tuple[str, int | bool], ...] = ()
+    memory: MemoryLayout | None = None
+    failure: str = ""
 
     @property
     def segments(self) -> tuple[Region, ...]:
@@ -113,66 +102,86 @@ def make_plan(
     steps: Steps,
     static_values: StaticValues,
     observation: Observation,
-    device: torch.device,
-    quarantined: Collection[tuple[str, str]] = (),
-    minimum: int = 1,
+    rules: PlanRules,
     keys: tuple[tuple[str, int | bool], ...] = (),
-    unstable: Collection[str] = (),
 ) -> Plan:
     """Plan what a run has shown.
 
     Args:
-        steps: The steps that were run.
+        steps: The steps that were run, with what is static, or assumed to be, as constants.
         static_values: What of them is static.
         observation: What the run showed.
-        device: The session's device.
-        quarantined: (domain, operator) pairs whose recording failed before.
-        minimum: Launches from which on a segment is worth recording.
-        keys: Names and values of the key feeds that make these steps what they are.
-        unstable: Names of nodes whose results change their shape from run to run.
+        rules: What plans of the session go by.
+        keys: Names and values of key feeds that make these steps what they are.
 
     Returns:
-        The plan. Without slots, and with the reason, when they cannot be planned: everything then stays with
-        torch's own allocator.
+        The plan; its memory is laid out when its segments are recorded.
     """
-    regions = split(steps, static_values, observation, device, quarantined, minimum, unstable)
-    found: Liveness | None = None
-    packing, stats, failure = Packing({}, 0, 0, 0), None, ""
-    try:
-        found = intervals(steps, regions, static_values, observation, device)
-        packing = pack(found.slotted)
-        stats = _stats(steps, observation, found, packing)
-    except PlanError as error:
-        found, packing, failure = None, Packing({}, 0, 0, 0), str(error)
-    return Plan(
-        steps=steps,
-        static_values=static_values,
-        observation=observation,
-        device=device,
-        regions=regions,
-        intervals=found.slotted if found is not None else (),
-        packing=packing,
-        stats=stats,
-        failure=failure,
-        quarantined=frozenset(quarantined),
-        minimum=minimum,
-        keys=keys,
+    device, refused, minimum = rules.device, rules.quarantined, rules.minimum
+    regions = split(steps, static_values, observation, device, refused, minimum, rules.unstable)
+    sources: tuple[tuple[int, ...], ...] = tuple((place,) for place in range(len(steps.items)))
+    if rules.fuse:
+        fusion = fuse(steps, static_values, observation, regions, device, refused, minimum)
+        if fusion is not None:
+            now = {place: at for at, members in enumerate(fusion.sources) for place in members}
+            steps, sources = replace(steps, items=fusion.items), fusion.sources
+            assumed = {value: now[place] for value, place in static_values.assumed.items()}
+            static_values = replace(static_values, assumed=assumed)
+            regions = _after_fusion(regions, fusion)
+    reads = last_reads(steps, regions)
+    guards = _guards(steps, static_values, observation, regions, reads)
+    return Plan(steps, static_values, observation, rules, regions, sources, reads, guards, keys)
+
+
+def _after_fusion(regions: Sequence[Region], fusion: Fusion) -> tuple[Region, ...]:
+    """The same regions over fused steps: all members of one lie in the same segment."""
+    home = {place: number for number, region in enumerate(regions) for place in region.positions}
+    positions: list[list[int]] = [[] for _ in regions]
+    for at, members in enumerate(fusion.sources):
+        number = home.get(members[-1])
+        if number is not None:
+            positions[number].append(at)
+    return tuple(
+        replace(region, positions=tuple(now)) for region, now in zip(regions, positions, strict=True)
     )
 
 
-def _stats(steps: Steps, observation: Observation, found: Liveness, packing: Packing) -> MemoryStats:
-    everything = (*found.slotted, *found.results, *found.others)
-    return MemoryStats(
-        complete=not found.unknown,
-        peak=packing.total,
-        bound=packing.bound,
-        slotted=packing.naive,
-        naive=sum(aligned(item.nbytes) for item in everything),
-        results=sum(aligned(item.nbytes) for item in found.results),
-        live=live_bytes(everything),
-        baseline=eager_peak(steps, observation),
-        slots=len({packing.offsets[item.value] for item in found.slotted if item.nbytes}),
-        assignments=len(found.slotted),
-        views=len(found.views),
-        unknown=len(found.unknown),
-    )
+def last_reads(steps: Steps, regions: Sequence[Region]) -> LastReads:
+    """Find the last region that reads each value.
+
+    Args:
+        steps: The steps.
+        regions: Their regions.
+    """
+    anywhere: dict[int, int] = {}
+    recorded: dict[int, int] = {}
+    for number, region in enumerate(regions):
+        for position in region.positions:
+            for value in reads(steps.items[position]):
+                anywhere[value] = number
+                if region.is_segment:
+                    recorded[value] = number
+    anywhere.update(dict.fromkeys(steps.outputs, len(regions)))
+    return LastReads(anywhere, recorded)
+
+
+def _guards(
+    steps: Steps,
+    static_values: StaticValues,
+    observation: Observation,
+    regions: Sequence[Region],
+    last: LastReads,
+) -> tuple[Specs, ...]:
+    """For each step those of its results whose specs must be the observed ones."""
+    guards: list[Specs] = [()] * len(steps.items)
+    shapes: Collection[int] = guarded(steps, static_values)
+    for number, region in enumerate(regions):
+        for position in region.positions:
+            guards[position] = tuple(
+                (value, spec)
+                for value in steps.items[position].outputs
+                if (spec := observation.specs[value]) is not None
+                # The shape of what neither a segment nor a constant relies on is nobody's concern.
+                and (region.is_segment or value in shapes or last.recorded.get(value, -1) > number)
+            )
+    return tuple(guards)

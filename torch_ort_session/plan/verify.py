@@ -1,14 +1,13 @@
-"""Verify: a plan is checked again by following its run, with no code of those who made it."""
+"""Verify: a plan, and the layout of its memory, are checked again with no code of those who made them."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from torch_ort_session.errors import PlanError
 from torch_ort_session.plan.lowering.steps import Step
-from torch_ort_session.plan.memory.slots import Interval
+from torch_ort_session.plan.memory.layout import Evidence, MemoryLayout, Place, PlaceKind
 from torch_ort_session.plan.plan import Plan
 
 _ALIGNED = 256
@@ -20,21 +19,14 @@ def verify(plan: Plan) -> None:
     Raises:
         PlanError: A step is left out, comes twice or out of order; a region is empty, has no reason or could
             be joined with the next one; something is assumed that follows from more than shapes, or from
-            others than is noted; a segment holds a step that cannot be recorded; a slot is too small,
-            not aligned, outside of the arena, of a value that must have none, or written while another value
-            in the same bytes is still needed; a segment reads something that does not stay where it is; or
-            the numbers do not add up.
+            others than is noted; a segment holds a step that cannot be recorded; a value is read before it is
+            made; or the spec of a value on which segments rely is not compared.
     """
     _regions(plan)
     _assumptions(plan)
     _constants(plan)
     _segments(plan)
-    lives = _Lives(plan)
-    slots = _slots(plan, lives)
-    _numbers(plan)
-    if plan.stats is not None:
-        _disjoint(plan, lives, slots)
-        _places(plan, lives, slots)
+    _guards(plan)
 
 
 def _fail(plan: Plan, message: str, position: int | None = None) -> NoReturn:
@@ -129,7 +121,7 @@ def _segments(plan: Plan) -> None:
         why = step.kernel.seam_reason(step.node)
         if why is not None:
             _fail(plan, f"it is recorded, and its kernel is a seam: {why}", position)
-        if (step.kernel.domain, step.kernel.op) in plan.quarantined:
+        if (step.kernel.domain, step.kernel.op) in plan.rules.quarantined:
             _fail(plan, "it is recorded in spite of its quarantine", position)
         params = step.kernel.signature.inputs
         for place, value in enumerate(step.inputs):
@@ -138,7 +130,7 @@ def _segments(plan: Plan) -> None:
             if param.host not in (None, "constant") and not fixed:
                 _fail(plan, f"a recording would keep the number {plan.steps.names[value]!r}", position)
             spec = plan.observation.specs[value]
-            if spec is not None and spec.device != plan.device and not fixed:
+            if spec is not None and spec.device != plan.rules.device and not fixed:
                 _fail(plan, f"it reads {plan.steps.names[value]!r} on {spec.device}", position)
 
 
@@ -157,184 +149,102 @@ def _recordable(step: Step) -> bool:
     return True
 
 
-class _Lives:
-    """Where each value's memory is, followed once from the first step to the last.
-
-    Attributes:
-        born: Position at which a value's own memory is written, and the region that does it.
-        behind: The values in whose memory a value may lie; none for what outlives the run.
-        ends: Last position at which the memory of a value is read; the number of steps for results.
-        crossing: Values whose memory a segment reads after another region wrote it.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.born: dict[int, tuple[int, int]] = {}
-        self.behind: dict[int, set[int]] = {}
-        self.ends: dict[int, int] = {}
-        self.crossing: set[int] = set()
-        recorded = [p for region in plan.regions if region.reason is None for p in region.positions]
-        copied = {value for position in recorded for value in _reading(plan.steps.items[position])}
-        for number, region in enumerate(plan.regions):
-            for position in region.positions:
-                self.follow(number, position, copied)
-        for value in plan.steps.outputs:
-            for memory in self.behind.get(value, ()):
-                self.ends[memory] = len(plan.steps.items)
-
-    def follow(self, number: int, position: int, copied: set[int]) -> None:
-        step, recorded = self.plan.steps.items[position], self.recorded(number)
-        for value in _reading(step):
-            for memory in self.behind.get(value, ()):
-                self.ends[memory] = position
-                writer = self.born[memory][1]
-                if writer != number and (recorded or self.recorded(writer)):
-                    self.crossing.add(memory)
-        for value in step.outputs:
-            if not value or value in self.plan.static_values.data:
-                continue
-            # What segments read of an eager step is a copy; the rest may be memory that the step was given.
-            fresh = (not recorded and value in copied) or (
-                recorded and not self.seen_in(step, value, recorded)
-            )
-            behind = set() if fresh else {m for v in self.sources(step, value, recorded) for m in v}
-            if fresh or not recorded:
-                self.born[value] = (position, number)
-                self.ends[value] = position
-                behind.add(value)
-            self.behind[value] = behind
-
-    def recorded(self, number: int) -> bool:
-        return self.plan.regions[number].reason is None
-
-    def seen_in(self, step: Step, value: int, recorded: bool) -> list[int]:
-        """The values in whose storage an output of a step was seen.
-
-        An eager step may put two outputs into one storage: where one of them is copied, the other is not.
-        """
-        specs = self.plan.observation.specs
-        spec = specs[value]
-        if spec is None or spec.owner == value:
-            return []
-        found = [v for v in _reading(step) if (known := specs[v]) and known.owner == spec.owner]
-        sibling = spec.owner in step.outputs
-        return found or ([] if self.opaque(step) or (sibling and not recorded) else [spec.owner])
-
-    def opaque(self, step: Step) -> bool:
-        """Whether a step may hand on all that it reads: it runs bodies, or some values are no tensors."""
-        kinds = self.plan.observation.kinds
-        return bool(step.bodies) or any(v in kinds for v in (*_reading(step), *step.outputs))
-
-    def sources(self, step: Step, value: int, recorded: bool) -> Iterator[set[int]]:
-        seen = self.seen_in(step, value, recorded)
-        if not recorded:
-            if self.opaque(step):
-                seen = [*seen, *_reading(step)]
-            params = step.kernel.signature.inputs
-            for place, other in enumerate(step.inputs):
-                if params[min(place, len(params) - 1)].name == step.kernel.view_of:
-                    seen = [*seen, other]
-        return (self.behind.get(other, set()) for other in seen)
-
-
-def _slots(plan: Plan, lives: _Lives) -> dict[int, tuple[int, int]]:
-    """Slots as (offset, end), each looked at by itself."""
-    used = {item.value: item for item in plan.intervals}
-    if len(used) != len(plan.intervals) or set(used) != set(plan.packing.offsets):
-        _fail(plan, "slots and intervals are not of the same values")
-    kept = {memory for value in plan.steps.outputs for memory in lives.behind.get(value, ())}
-    slots: dict[int, tuple[int, int]] = {}
-    for value, item in used.items():
-        name, offset = repr(plan.steps.names[value]), plan.packing.offsets[value]
-        spec = plan.observation.specs[value]
-        if value not in lives.born or spec is None:
-            _fail(plan, f"{name} has a slot, and no step of a region writes its memory")
-        if value in kept or value in plan.steps.outputs:
-            _fail(plan, f"{name} has a slot, and a result may lie in it")
-        if spec.device != plan.device:
-            _fail(plan, f"{name} has a slot on {plan.device} and lies on {spec.device}")
-        if offset < 0 or offset % _ALIGNED or offset + item.nbytes > plan.packing.total:
-            _fail(plan, f"the slot of {name} at {offset} is not aligned or leaves the arena")
-        if item.nbytes < _extent(plan, lives, value):
-            _fail(plan, f"the slot of {name} has {item.nbytes} bytes, fewer than it takes")
-        position, _ = lives.born[value]
-        if item.start > position or item.stop < lives.ends[value]:
-            life = f"{position} to {lives.ends[value]}"
-            _fail(plan, f"the slot of {name} is kept from {item.start} to {item.stop}, not from {life}")
-        slots[value] = (offset, offset + item.nbytes)
-    return slots
-
-
-def _extent(plan: Plan, lives: _Lives, value: int) -> int:
-    """Bytes from the first to the last element of a value, as it lies in its slot."""
-    spec = plan.observation.specs[value]
-    assert spec is not None
-    if 0 in spec.shape:
-        return 0
-    if lives.recorded(lives.born[value][1]):
-        last = sum((size - 1) * step for size, step in zip(spec.shape, spec.stride, strict=True))
-        return (spec.offset + last + 1) * spec.dtype.itemsize
-    count = 1
-    for size in spec.shape:
-        count *= size
-    return count * spec.dtype.itemsize
-
-
-def _disjoint(plan: Plan, lives: _Lives, slots: dict[int, tuple[int, int]]) -> None:
-    """No two values that are needed at one time share a byte."""
-    written = sorted(slots, key=lambda value: lives.born[value][0])
-    live: list[tuple[int, int, int]] = []
-    for value in written:
-        position = lives.born[value][0]
-        live = [entry for entry in live if lives.ends[entry[2]] >= position]
-        begin, end = slots[value]
-        if begin == end:
+def _guards(plan: Plan) -> None:
+    """What segments read of seams, and shapes from which constants follow, are compared in each run."""
+    made = {value: p for p, step in enumerate(plan.steps.items) for value in step.outputs if value}
+    assumed = plan.static_values.assumed
+    relied = [
+        (v, p)
+        for r in plan.regions
+        if r.reason is None
+        for p in r.positions
+        for v in _reading(plan.steps.items[p])
+    ]
+    for position, step in enumerate(plan.steps.items):
+        if any(value in assumed for value in step.outputs):
+            relied += [(v, position) for v in step.inputs if v and v not in assumed]
+    placed = {position for region in plan.regions for position in region.positions}
+    for value, reader in relied:
+        maker = made.get(value)
+        if maker not in placed or plan.observation.specs[value] is None:
             continue
-        place = bisect.bisect(live, (begin, end, value))
-        for other in live[max(0, place - 1) : place + 1]:
-            if other[0] < end and begin < other[1]:
-                names = (repr(plan.steps.names[v]) for v in (other[2], value))
-                _fail(plan, f"the slots of {' and '.join(names)} overlap while both are needed", position)
-        live.insert(place, (begin, end, value))
+        if (value, plan.observation.specs[value]) not in plan.guards[maker]:
+            _fail(plan, f"it relies on {plan.steps.names[value]!r}, which is not compared", reader)
 
 
-def _places(plan: Plan, lives: _Lives, slots: dict[int, tuple[int, int]]) -> None:
-    """What a segment reads from elsewhere stays where it is."""
-    kept = {memory for value in plan.steps.outputs for memory in lives.behind.get(value, ())}
-    for value in lives.crossing - kept - set(slots):
-        spec = plan.observation.specs[value]
-        if spec is not None and spec.device == plan.device:
-            _fail(plan, f"{plan.steps.names[value]!r} crosses regions and has no slot")
+class _Life(NamedTuple):
+    """When a storage is needed, as those who touch it have it."""
+
+    first: int
+    last: int
+    nbytes: int
 
 
-def _numbers(plan: Plan) -> None:
-    stats, packing = plan.stats, plan.packing
-    if stats is None:
-        if not plan.failure or plan.intervals:
-            _fail(plan, "there are no numbers and no reason for that")
-        return
-    sizes = {item.value: -(-item.nbytes // _ALIGNED) * _ALIGNED for item in plan.intervals}
-    needed = _most(plan.intervals, sizes)
-    found = (packing.bound, packing.naive, stats.peak, stats.assignments)
-    if found != (needed, sum(sizes.values()), packing.total, len(sizes)):
-        _fail(plan, f"the numbers {found} are not those of the slots")
-    if packing.total < needed or stats.bound != needed or stats.slotted != packing.naive:
-        _fail(plan, "the arena is smaller than what lives in it at once")
-    unsized = [v for r in plan.regions for p in r.positions for v in plan.steps.items[p].outputs if v]
-    unsized = [v for v in unsized if plan.observation.kinds.get(v) in ("sequence", "strings")]
-    if stats.complete == bool(unsized) or stats.unknown != len(unsized):
-        _fail(plan, f"{len(unsized)} values have no size, and the numbers say {stats.unknown}")
-    if not stats.complete and stats.savings:
-        _fail(plan, "savings are claimed while sizes are unknown")
+def verify_layout(layout: MemoryLayout, evidence: Evidence) -> None:
+    """Check the layout of a capture's memory against what its recorded calls touch.
+
+    Args:
+        layout: The layout.
+        evidence: Who touches which storage and when, read from the recordings once all was laid out.
+
+    Raises:
+        PlanError: A storage has no place, or one that is too small, or kept for too short a time; a slot is
+            not aligned, leaves the arena, is not where the storage was found, or is of a storage that must
+            have none; or two storages that are needed at once share a byte.
+    """
+    places = {place.storage: place for place in layout.places}
+    lives: dict[int, _Life] = {}
+    for touch in evidence.touches:
+        place = places.get(touch.storage)
+        if place is None:
+            raise PlanError(f"a storage of {touch.nbytes} bytes that calls touch has no place")
+        if place.kind is PlaceKind.SLOT and not touch.slot:
+            raise PlanError(f"{_called(place)} has a slot, and must have none")
+        where = place.offset if place.kind is PlaceKind.SLOT else -1
+        if touch.offset is not None and touch.nbytes and touch.offset != where:
+            raise PlanError(f"{_called(place)} should lie at {where} and lies at {touch.offset}")
+        known = lives.get(touch.storage, _Life(touch.first, touch.last, 0))
+        lives[touch.storage] = _Life(
+            min(known.first, touch.first), max(known.last, touch.last), max(known.nbytes, touch.nbytes)
+        )
+    if len(places) != len(layout.places) or places.keys() != lives.keys():
+        raise PlanError("a place is of a storage that no call touches, or comes twice")
+    top = 0
+    for storage, place in places.items():
+        life = lives[storage]
+        if place.nbytes < life.nbytes or place.first > life.first or place.last < life.last:
+            kept = f"{place.nbytes} bytes from {place.first} to {place.last}"
+            raise PlanError(
+                f"{_called(place)} has {kept}, and needs {life.nbytes} from {life.first} to {life.last}"
+            )
+        if place.kind is PlaceKind.SLOT:
+            if place.offset < 0 or place.offset % _ALIGNED or place.offset + place.nbytes > layout.arena:
+                raise PlanError(f"the slot of {_called(place)} is not aligned or leaves the arena")
+            top = max(top, place.offset + place.nbytes)
+    _disjoint(layout, lives, evidence)
+    if layout.arena - top >= _ALIGNED or layout.bound > layout.arena:
+        raise PlanError(f"the arena of {layout.arena} bytes is not what its slots take")
 
 
-def _most(intervals: Iterable[Interval], sizes: dict[int, int]) -> int:
-    """The most bytes in use at one position."""
-    events = [(item.start, 1, sizes[item.value]) for item in intervals]
-    # At one position what is still read there and what is written there are in use together.
-    events += [(item.stop + 1, 0, -sizes[item.value]) for item in intervals]
-    live = most = 0
-    for _, _, change in sorted(events):
-        live += change
-        most = max(most, live)
-    return most
+def _called(place: Place) -> str:
+    return repr(place.name) if place.name else f"a storage of {place.nbytes} bytes"
+
+
+def _disjoint(layout: MemoryLayout, lives: dict[int, _Life], evidence: Evidence) -> None:
+    """No two storages that are needed at one time share a byte, but for a result over its call's argument."""
+    live: list[tuple[int, int, int]] = []
+    slots = {place.storage: place for place in layout.places if place.kind is PlaceKind.SLOT and place.nbytes}
+    for storage in sorted(slots, key=lambda key: lives[key].first):
+        first, place = lives[storage].first, slots[storage]
+        live = [entry for entry in live if lives[entry[2]].last >= first]
+        begin, end = place.offset, place.offset + place.nbytes
+        at = bisect.bisect(live, (begin, end, storage))
+        for other_begin, other_end, other in live[max(0, at - 1) : at + 1]:
+            if other_begin >= end or begin >= other_end:
+                continue
+            over = (first, storage, other) in evidence.overwrites and lives[other].last == first
+            if not over or (other_begin, other_end) != (begin, end):
+                both = f"{_called(slots[other])} and {_called(place)}"
+                raise PlanError(f"the slots of {both} overlap at {first}, while both are needed")
+            live.remove((other_begin, other_end, other))
+        bisect.insort(live, (begin, end, storage))

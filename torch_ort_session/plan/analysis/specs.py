@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
+from torch_ort_session.plan.lowering.steps import Steps
 
 
 class Spec(NamedTuple):
@@ -67,3 +68,31 @@ def spec_of(tensor: torch.Tensor, owner: int) -> Spec:
 def fits(spec: Spec, tensor: torch.Tensor) -> bool:
     """Whether a seam's result may land where one of this spec landed: same dtype, dims and device."""
     return tensor.dtype == spec.dtype and tensor.shape == spec.shape and tensor.device == spec.device
+
+
+def eager_peak(steps: Steps, observation: Observation) -> int:
+    """Most bytes that live values hold at once in an eager run, feeds and constants left out.
+
+    Args:
+        steps: The steps, each with the values that are dropped after it.
+        observation: What a run of them showed.
+    """
+    lasting = {*steps.inputs, *(value for value, held in enumerate(steps.template) if held is not None)}
+    holders: dict[int, int] = {}
+    live = peak = 0
+    for step in steps.items:
+        for spec in _tensors(step.outputs, observation):
+            if spec.owner not in lasting:
+                count = holders.get(spec.owner, 0)
+                holders[spec.owner] = count + 1
+                live += 0 if count else spec.nbytes
+        peak = max(peak, live)
+        for spec in _tensors(step.release, observation):
+            if spec.owner in holders:
+                holders[spec.owner] -= 1
+                live -= 0 if holders[spec.owner] else spec.nbytes
+    return peak
+
+
+def _tensors(values: Iterable[int], observation: Observation) -> Iterator[Spec]:
+    return (spec for value in values if (spec := observation.specs[value]) is not None)

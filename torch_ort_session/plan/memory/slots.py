@@ -54,13 +54,11 @@ class Packing:
         offsets: Offset in bytes by value id.
         total: Bytes of the block.
         bound: The most aligned bytes alive at one position: no packing needs less.
-        naive: The aligned bytes of all intervals together: what a block without reuse takes.
     """
 
     offsets: Mapping[int, int]
     total: int
     bound: int
-    naive: int
 
 
 def aligned(nbytes: int) -> int:
@@ -102,7 +100,7 @@ def pack(intervals: Sequence[Interval], placements: int = _PLACEMENTS) -> Packin
         # In the order of sizes they come first.
         order[:large] = _tried(order[:large], live_bytes(order[:large]), placements)[0]
     _, offsets, total = _tried(order, bound, placements)
-    return Packing(offsets, total, bound, naive)
+    return Packing(offsets, total, bound)
 
 
 def _tried(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.specs import Observation, Spec, fits
+from torch_ort_session.plan.analysis.specs import Observation, fits
+from torch_ort_session.plan.lowering.build import reads
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
-from torch_ort_session.plan.memory.liveness import may_alias, reads
+from torch_ort_session.plan.memory.layout import MemoryLayout, named
 from torch_ort_session.plan.partition.fuse import last_name
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
-from torch_ort_session.plan.partition.segments import Region, guarded, split
-from torch_ort_session.runtime.captures.warmup import Warmup
+from torch_ort_session.plan.partition.segments import Region
+from torch_ort_session.plan.plan import Plan, Specs
+from torch_ort_session.plan.verify import verify_layout
+from torch_ort_session.runtime.captures.warmup import PlannedProgram
 from torch_ort_session.runtime.interpreter.profile import region_facts, segment_name, watch_calls
 from torch_ort_session.runtime.interpreter.program import BoundStep, Frame, raise_failure
 from torch_ort_session.runtime.interpreter.views import Views
@@ -87,46 +90,6 @@ def clones(results: list[torch.Tensor]) -> list[torch.Tensor]:
     return [cloned(result) for result in results]
 
 
-Specs = tuple[tuple[int, Spec], ...]
-"""Values with what each was in the warm run."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LastReads:
-    """The place of the last region that reads each value.
-
-    Attributes:
-        anywhere: In any region; the number of regions for results.
-        recorded: In a segment.
-        shapes: Values whose shapes constants of the capture follow from.
-    """
-
-    anywhere: dict[int, int]
-    recorded: dict[int, int]
-    shapes: frozenset[int]
-
-
-def last_reads(steps: Steps, regions: Sequence[Region], shapes: frozenset[int]) -> LastReads:
-    """Find the last region that reads each value.
-
-    Args:
-        steps: The steps.
-        regions: Their regions.
-        shapes: Values whose shapes constants of the capture follow from.
-    """
-    found = LastReads({}, {}, shapes)
-    for number, region in enumerate(regions):
-        for position in region.positions:
-            step = steps.items[position]
-            outside = [value for body in step.bodies.values() for value, _ in body.captured]
-            for value in (*step.inputs, *outside):
-                found.anywhere[value] = number
-                if region.is_segment:
-                    found.recorded[value] = number
-    found.anywhere.update(dict.fromkeys(steps.outputs, len(regions)))
-    return found
-
-
 def check_guards(step: Step, guards: Specs, frame: Frame, names: Sequence[str]) -> tuple[Decline, ...]:
     """Compare results of a step with what they were in the warm run.
 
@@ -157,68 +120,49 @@ def described(held: Any) -> str:
 
 
 def shares(
-    steps: Steps,
-    observation: Observation,
-    regions: Sequence[Region],
-    frame: Frame,
-    last: Mapping[int, int],
-    inputs: Iterable[int],
-    landed: Mapping[int, int],
-    *,
-    give: bool,
+    plan: Plan, frame: Frame, inputs: Iterable[int], landed: Mapping[int, int], *, give: bool
 ) -> list[Shared]:
     """List the memory that others than recorded calls read or write.
 
     Args:
-        steps: The steps.
-        observation: What the warm run showed.
-        regions: Their regions.
+        plan: The plan.
         frame: Values as the capture's run left them.
-        last: By value, the number of the last region that reads it; the number of regions for a result.
         inputs: Values that are fed, in copies of the capture's own.
         landed: Values that seams hand to segments, with the number of the seam's region.
         give: Whether results may leave without a copy.
     """
-    needed = _needed(steps, observation, regions, landed, last)
+    needed = _needed(plan, landed)
     made = dict.fromkeys(
         value
-        for region in regions
-        if region.is_segment
+        for region in plan.segments
         for position in region.positions
-        for value in steps.items[position].outputs
+        for value in plan.steps.items[position].outputs
     )
-    leaving = _leaving(steps, regions, frame) if give else set()
-    found: list[Shared] = []
+    leaving = _leaving(plan, frame) if give else set()
+    shared: list[Shared] = []
     for value in inputs:
-        found.append(Shared(frame[value], Use.INPUT, 0, needed.get(value, 0)))
+        shared.append(Shared(frame[value], Use.INPUT, 0, needed.get(value, 0)))
     for value, number in landed.items():
-        found.append(Shared(frame[value], Use.SHARED, number, max(number, needed.get(value, number))))
+        shared.append(Shared(frame[value], Use.SHARED, number, max(number, needed.get(value, number))))
     for value in made:
         held = frame[value]
         if isinstance(held, torch.Tensor) and value in needed:
             use = Use.GIVEN if value in leaving else Use.SHARED
-            found.append(Shared(held, use, None, needed[value]))
-    return found
+            shared.append(Shared(held, use, None, needed[value]))
+    return shared
 
 
-def _needed(
-    steps: Steps,
-    observation: Observation,
-    regions: Sequence[Region],
-    landed: Mapping[int, int],
-    last: Mapping[int, int],
-) -> dict[int, int]:
+def _needed(plan: Plan, landed: Mapping[int, int]) -> dict[int, int]:
     """By value, the last region that reads its memory, through what a seam handed on of it as well."""
+    last = plan.reads.anywhere
     needed = dict(last)
     behind: dict[int, set[int]] = {}
-    for region in regions:
-        if region.is_segment:
-            continue
+    for region in plan.seams:
         inside: dict[int, set[int]] = {}
         for position in region.positions:
-            step = steps.items[position]
+            step = plan.steps.items[position]
             roots: set[int] = set()
-            for value in may_alias(step, observation):
+            for value in _may_alias(step, plan.observation):
                 roots |= {value} | inside.get(value, set()) | behind.get(value, set())
             for value in step.outputs:
                 if value != NOTHING:
@@ -230,19 +174,34 @@ def _needed(
     return needed
 
 
-def _leaving(steps: Steps, regions: Sequence[Region], frame: Frame) -> set[int]:
+def _may_alias(step: Step, observation: Observation) -> Iterator[int]:
+    """Values in whose memory a step's results may lie when it runs eagerly."""
+    if step.bodies or any(value in observation.kinds for value in (*step.inputs, *step.outputs)):
+        yield from (value for value in reads(step) if value != NOTHING)
+        return
+    # What a kernel was seen to do counts as well as what it declares.
+    owners = {spec.owner for value in step.outputs if (spec := observation.specs[value]) is not None}
+    names = [param.name for param in step.kernel.signature.inputs]
+    for place, value in enumerate(step.inputs):
+        spec = observation.specs[value]
+        name = names[min(place, len(names) - 1)] if names else ""
+        if value != NOTHING and (name == step.kernel.view_of or (spec is not None and spec.owner in owners)):
+            yield value
+
+
+def _leaving(plan: Plan, frame: Frame) -> set[int]:
     """Results that fill a storage of their own, which no seam reads and which no other result lies in."""
     lent = {
         _storage(frame[value])
-        for region in regions
-        if not region.is_segment
+        for region in plan.seams
         for position in region.positions
-        for value in reads(steps.items[position])
+        for value in reads(plan.steps.items[position])
     }
-    owners = [_storage(frame[value]) for value in steps.outputs]
+    outputs = plan.steps.outputs
+    owners = [_storage(frame[value]) for value in outputs]
     return {
         value
-        for value, owner in zip(steps.outputs, owners, strict=True)
+        for value, owner in zip(outputs, owners, strict=True)
         if owner and owner not in lent and owners.count(owner) == 1 and _fills(frame[value])
     }
 
@@ -289,7 +248,7 @@ class CapturedGraph:
     """A captured signature; nothing in it changes but the data of its tensors.
 
     Attributes:
-        warm: What was captured.
+        planned: What was captured, with the layout of its memory.
         frame: Values that stay where they are: constants, static inputs, landings, results of recordings.
         copied: Names of fed tensors, with their static inputs.
         passed: Names and value ids of other feeds, which are read as they come.
@@ -298,13 +257,12 @@ class CapturedGraph:
         results: The outputs where every one of them lies in the frame; None where a run makes some anew.
         donation: What becomes of the results.
         memory: Bytes.
-        quarantined: (domain, operator) pairs that run as seams.
         device: Where results belong.
         varies: Whether a step of a replay may draw random numbers; none that a tape holds does.
         stamp: What it was made with; None for a body's, which is replayed within runs alone.
     """
 
-    warm: Warmup
+    planned: PlannedProgram
     frame: Frame
     copied: tuple[tuple[str, torch.Tensor], ...]
     passed: tuple[tuple[str, int], ...]
@@ -313,10 +271,14 @@ class CapturedGraph:
     results: tuple[torch.Tensor, ...] | None
     donation: OutputDonation
     memory: CaptureMemory
-    quarantined: frozenset[tuple[str, str]]
     device: torch.device
     varies: bool
     stamp: Stamp | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that it follows."""
+        return self.planned.plan
 
     def differs(self, fed: Mapping[str, Value]) -> bool:
         """Whether feeds are other ones than those of the run before, or might be."""
@@ -335,7 +297,7 @@ class CapturedGraph:
 
     def own_results(self, results: Sequence[Any], fed: Mapping[str, Value]) -> list[Any]:
         """Results in memory of their own, copied where later runs or anybody else write to theirs."""
-        constants = self.warm.program.constants
+        constants = self.planned.program.constants
         return own(apart(results, self.lasting), constants, fed.values(), self.device)
 
     def done(self) -> None:
@@ -363,22 +325,20 @@ class Declined(Exception):
 
 
 def capture(
-    warm: Warmup,
+    planned: PlannedProgram,
     fed: Mapping[str, Value],
     recorder: Recorder,
     arena: Arena,
-    quarantined: Collection[tuple[str, str]],
     delivery: Delivery | None = None,
     observer: Observer = OFF,
 ) -> tuple[CapturedGraph, list[Any]]:
-    """Record every segment and run every seam once.
+    """Record every segment of a plan and run every seam once.
 
     Args:
-        warm: What to capture.
+        planned: What to capture.
         fed: This run's feeds.
         recorder: Records on the session's device.
         arena: Gives the memory that recordings share.
-        quarantined: (domain, operator) pairs that run as seams.
         delivery: Of a binding, whose inputs are read where they are.
         observer: Is told of regions and steps.
 
@@ -387,32 +347,30 @@ def capture(
 
     Raises:
         Declined: Nothing was captured; what the attempt did is undone by the caller.
-        Exception: The same, for a reason that nobody foresaw: a step failed, or the recorder did.
+        PlanError: The layout of its memory is wrong: looked for where the recorder gives evidence.
+        Exception: Nothing was captured, for a reason that nobody foresaw: a step failed, or the recorder did.
     """
-    steps = warm.program.steps
-    parts = warm.static_values, warm.observation, arena.device, quarantined, warm.minimum, warm.unstable
-    regions = split(steps, *parts)
-    if not any(region.is_segment for region in regions):
-        rows = [_row(steps, region) for region in regions]
+    plan = planned.plan
+    if not plan.segments:
+        rows = [_row(plan.steps, region) for region in plan.regions]
         nothing = Decline("", "", "", Reason.NOTHING, "no segment is left to record")
         raise Declined(DeclineReport((nothing, *rows)))
-    frame = list(steps.template)
-    reads = last_reads(steps, regions, guarded(steps, warm.static_values))
-    copied, passed = _static_inputs(warm, fed, frame, reads, delivery)
+    frame = list(plan.steps.template)
+    copied, passed = _static_inputs(plan, fed, frame, delivery)
     observer.note(**{"copied bytes": sum(static.nbytes for _, static in copied)})
-    attempt = _Attempt(warm, frame, recorder, reads, observer)
+    attempt = _Attempt(planned, frame, recorder, observer)
     try:
-        with arena.packing.admitting(steps.template):
-            for region in regions:
+        with arena.packing.admitting(plan.steps.template):
+            for region in plan.regions:
                 if region.is_segment:
                     attempt.segment(region)
                 else:
                     attempt.seam(region)
-        results = [frame[value] for value in steps.outputs]
+        results = [frame[value] for value in plan.steps.outputs]
         finished = attempt.finish(arena, [static for _, static in copied], give=delivery is None)
         for value in (*attempt.raw, *(place for _, place in passed)):
             frame[value] = None
-        captured = _captured(attempt, copied, passed, finished, frozenset(quarantined), arena.device)
+        captured = _captured(attempt, copied, passed, finished, arena.device)
         return captured, results if delivery is not None else captured.results_of(results, fed)
     except BaseException:
         attempt.close()
@@ -423,26 +381,24 @@ class _Attempt:
     """One attempt at a capture.
 
     Attributes:
-        warm: What is captured.
+        planned: What is captured.
         frame: Values so far.
         recorder: Records.
-        reads: Which region is the last to read a value.
         stages: The regions so far.
         crossing: Bytes of what segments make and others read.
         raw: Results of seams that no segment reads.
+        owners: By storage key, the name of the first value that lay in it.
         observer: Is told of regions and steps.
     """
 
-    def __init__(
-        self, warm: Warmup, frame: Frame, recorder: Recorder, reads: LastReads, observer: Observer
-    ) -> None:
-        self.warm = warm
+    def __init__(self, planned: PlannedProgram, frame: Frame, recorder: Recorder, observer: Observer) -> None:
+        self.planned, self.plan = planned, planned.plan
         self.frame = frame
         self.recorder = recorder
-        self.reads = reads
         self.stages: list[CapturedRegion] = []
         self.crossing = 0
         self.raw: set[int] = set()
+        self.owners: dict[int, str] = {}
         self.observer = observer
 
     def segment(self, region: Region) -> None:
@@ -469,27 +425,25 @@ class _Attempt:
         except Exception as error:
             if current is None:
                 raise
-            raise_failure(current.step, self.warm.program.steps, self.frame, error)
+            raise_failure(current.step, self.plan.steps, self.frame, error)
         self.stages.append(CapturedRegion(region, calls, recording))
-        for call in calls:
-            self.compare(call, recorded=True)
+        for position, call in zip(region.positions, calls, strict=True):
+            self.compare(position, call)
             for value in call.step.outputs:
-                if self.reads.anywhere.get(value, -1) <= number:
+                self.note_owner(value)
+                if self.plan.reads.anywhere.get(value, -1) <= number:
                     self.frame[value] = None
 
     def seam(self, region: Region) -> None:
         calls, number = self.calls(region), len(self.stages)
-        guards: list[Specs] = []
-        for bound in self.told(calls, region):
+        recorded = self.plan.reads.recorded
+        for position, bound in zip(region.positions, self.told(calls, region), strict=True):
             try:
                 bound.call(self.frame)
             except Exception as error:
-                raise_failure(bound.step, self.warm.program.steps, self.frame, error)
-            # The shape of what neither a segment nor a constant relies on is nobody's concern.
-            guards.append(self.compare(bound, recorded=False))
-            self.raw.update(
-                value for value in bound.step.outputs if self.reads.recorded.get(value, -1) < number
-            )
+                raise_failure(bound.step, self.plan.steps, self.frame, error)
+            self.compare(position, bound)
+            self.raw.update(value for value in bound.step.outputs if recorded.get(value, -1) < number)
             for value in bound.release:
                 if value in self.raw:
                     self.frame[value] = None
@@ -499,46 +453,45 @@ class _Attempt:
                 # A seam may hand on memory of somebody else's; what segments read never moves.
                 self.frame[value] = self.frame[value].clone(memory_format=torch.preserve_format)
                 landings.append((value, self.frame[value]))
-        self.stages.append(CapturedRegion(region, calls, None, tuple(landings), tuple(guards)))
+                self.note_owner(value)
+        guards = tuple(self.plan.guards[position] for position in region.positions)
+        self.stages.append(CapturedRegion(region, calls, None, tuple(landings), guards))
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
-        return tuple(self.warm.program.calls[position] for position in region.positions)
+        return tuple(self.planned.program.calls[position] for position in region.positions)
 
     def told(self, calls: tuple[BoundStep, ...], region: Region) -> tuple[BoundStep, ...]:
         """The calls to make: somebody may want to be told of each."""
         return watch_calls(calls, region, len(self.stages), self.observer) if self.observer.on else calls
 
-    def compare(self, bound: BoundStep, *, recorded: bool) -> Specs:
+    def compare(self, position: int, bound: BoundStep) -> None:
         """The specs that segments and constants rely on must be those of the warm run."""
-        number = len(self.stages)
-        guards = tuple(
-            (value, spec)
-            for value in bound.step.outputs
-            if (spec := self.warm.observation.specs[value]) is not None
-            and (recorded or value in self.reads.shapes or self.reads.recorded.get(value, -1) > number)
-        )
-        rows = check_guards(bound.step, guards, self.frame, self.warm.program.steps.names)
+        guards = self.plan.guards[position]
+        rows = check_guards(bound.step, guards, self.frame, self.plan.steps.names) if guards else ()
         if rows:
             raise Declined(DeclineReport(rows))
-        return guards
+
+    def note_owner(self, value: int) -> None:
+        """Note in which storage a value lies: recordings keep those that their calls touch."""
+        storage = _storage(self.frame[value])
+        if storage:
+            self.owners.setdefault(storage, self.plan.steps.names[value])
 
     def finish(self, arena: Arena, inputs: Sequence[torch.Tensor], *, give: bool) -> Finished:
         """Let the recordings give up what nobody reads: last, since later regions read while recording."""
-        steps, static = self.warm.program.steps, {id(tensor) for tensor in inputs}
-        shared = shares(
-            steps,
-            self.warm.observation,
-            [stage.region for stage in self.stages],
-            self.frame,
-            self.reads.anywhere,
-            [place for place in steps.inputs if id(self.frame[place]) in static],
-            {value: at for at, stage in enumerate(self.stages) for value, _ in stage.landings},
-            give=give,
-        )
+        static = {id(tensor) for tensor in inputs}
+        fed = [place for place in self.plan.steps.inputs if id(self.frame[place]) in static]
+        for place in fed:
+            self.note_owner(place)
+        landed = {value: at for at, stage in enumerate(self.stages) for value, _ in stage.landings}
+        shared = shares(self.plan, self.frame, fed, landed, give=give)
         crossing = {one.tensor.untyped_storage()._cdata: one.tensor for one in shared if one.start is None}
         self.crossing = sum(tensor.untyped_storage().nbytes() for tensor in crossing.values())
         recordings = [stage.recording for stage in self.stages]
-        return self.recording.finish_all(recordings, shared, arena.block)
+        finished = self.recording.finish_all(recordings, shared, arena.block)
+        if finished.evidence is not None:
+            verify_layout(finished.layout, finished.evidence)
+        return finished
 
     @property
     def recording(self) -> Recording:
@@ -556,16 +509,15 @@ def _captured(
     copied: tuple[tuple[str, torch.Tensor], ...],
     passed: tuple[tuple[str, int], ...],
     finished: Finished,
-    quarantined: frozenset[tuple[str, str]],
     device: torch.device,
 ) -> CapturedGraph:
-    warm, frame, stages = attempt.warm, attempt.frame, tuple(attempt.stages)
-    outputs = [frame[value] for value in warm.program.steps.outputs]
+    planned, frame, stages = attempt.planned, attempt.frame, tuple(attempt.stages)
+    outputs = [frame[value] for value in planned.plan.steps.outputs]
     fixed = all(_is_tensor(held) and held.device == device for held in outputs)
     recorded = finished.stats
     landed = (tensor for stage in stages for _, tensor in stage.landings)
     return CapturedGraph(
-        warm=warm,
+        planned=replace(planned, plan=replace(planned.plan, memory=_named(finished.layout, attempt.owners))),
         frame=frame,
         copied=copied,
         passed=passed,
@@ -582,7 +534,6 @@ def _captured(
             fresh=recorded.fresh,
             recorded=recorded,
         ),
-        quarantined=quarantined,
         device=device,
         varies=any(
             call.step.kernel.varies or call.step.bodies
@@ -593,17 +544,21 @@ def _captured(
     )
 
 
+def _named(layout: MemoryLayout, owners: dict[int, str]) -> MemoryLayout:
+    return replace(layout, places=named(layout.places, owners))
+
+
 def _static_inputs(
-    warm: Warmup, fed: Mapping[str, Value], frame: Frame, reads: LastReads, delivery: Delivery | None
+    plan: Plan, fed: Mapping[str, Value], frame: Frame, delivery: Delivery | None
 ) -> tuple[tuple[tuple[str, torch.Tensor], ...], tuple[tuple[str, int], ...]]:
     """Put every feed that is read in place: tensors that segments read as copies, the rest as it is."""
-    steps = warm.program.steps
+    steps, growing = plan.steps, plan.static_values.growing
     in_place = frozenset() if delivery is None else delivery.in_place
-    fixed = {*reads.recorded, *steps.outputs} - warm.static_values.growing
+    fixed = {*plan.reads.recorded, *steps.outputs} - growing
     copied: list[tuple[str, torch.Tensor]] = []
     passed: list[tuple[str, int]] = []
     for name, place in zip(steps.input_names, steps.inputs, strict=True):
-        if name not in fed or (place not in reads.anywhere and place not in warm.static_values.growing):
+        if name not in fed or (place not in plan.reads.anywhere and place not in growing):
             continue
         value = fed[name]
         if name in in_place:

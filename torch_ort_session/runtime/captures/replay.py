@@ -94,7 +94,7 @@ def replay_regions(
         if diverged:
             break
     captured.done()
-    return [frame[value] for value in captured.warm.program.steps.outputs], diverged
+    return [frame[value] for value in captured.plan.steps.outputs], diverged
 
 
 def replay_whole(
@@ -127,7 +127,7 @@ def _seam(captured: CapturedGraph, stage: CapturedRegion, frame: Frame) -> tuple
         Empty; or, when a result is not what it was in the warm run, one row for each, and the rest of the run
         is done.
     """
-    steps = captured.warm.program.steps
+    steps = captured.plan.steps
     for position, bound, guards in zip(stage.region.positions, stage.calls, stage.guards, strict=True):
         _call(captured, bound, frame)
         rows = check_guards(bound.step, guards, frame, steps.names)
@@ -145,16 +145,16 @@ def _rest(captured: CapturedGraph, frame: Frame, diverged: int) -> tuple[Decline
     Constants that follow from shapes before it still hold. The others are made again, from what is there now,
     as eager runs would make them.
     """
-    warm = captured.warm
-    names, assumed = warm.program.steps.names, warm.static_values.assumed
+    plan = captured.plan
+    names, assumed = plan.steps.names, plan.static_values.assumed
     guards = {
         position: specs
         for stage in captured.stages
         for position, specs in zip(stage.region.positions, stage.guards, strict=False)
     }
     rows: tuple[Decline, ...] = ()
-    for position, bound in enumerate(warm.fallback_calls[diverged + 1 :], diverged + 1):
-        made = (value for value in bound.step.outputs if value not in warm.static_values.data)
+    for position, bound in enumerate(captured.planned.fallback_calls[diverged + 1 :], diverged + 1):
+        made = (value for value in bound.step.outputs if value not in plan.static_values.data)
         if any(assumed.get(value, position) >= diverged for value in made):
             _call(captured, bound, frame)
             rows += check_guards(bound.step, guards.get(position, ()), frame, names)
@@ -166,7 +166,7 @@ def _call(captured: CapturedGraph, bound: BoundStep, frame: Frame) -> None:
     try:
         bound.call(frame)
     except Exception as error:
-        raise_failure(bound.step, captured.warm.program.steps, frame, error)
+        raise_failure(bound.step, captured.plan.steps, frame, error)
 
 
 def release(bound: BoundStep, frame: Frame) -> None:
@@ -183,7 +183,7 @@ def viewed(captured: CapturedGraph, counted: dict[str, int], *, verify: bool) ->
         counted: Where it counts.
         verify: Whether views are made again all the same and compared.
     """
-    steps = captured.warm.program.steps
+    steps = captured.plan.steps
     places = dict(zip(steps.input_names, steps.inputs, strict=True))
     roots = {places[name] for name, _ in captured.copied}
     stages = []
@@ -204,15 +204,15 @@ def watch_capture(captured: CapturedGraph, fed: Mapping[str, Value], observer: O
     observer.note(**{"copied bytes": copied, "borrowed bytes": max(0, fed_bytes(fed) - copied)})
     stages = tuple(_stage(stage, number, observer) for number, stage in enumerate(captured.stages))
     whole = None if captured.whole is None else stages[0].recording
-    rest = list(captured.warm.fallback_calls)
+    rest = list(captured.planned.fallback_calls)
     for number, stage in enumerate(stages if whole is None else ()):
         positions = stage.region.positions
         told = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
         for position, bound in zip(positions, told, strict=True):
             rest[position] = bound
-    warm = replace(captured.warm, fallback_calls=tuple(rest))
+    planned = replace(captured.planned, fallback_calls=tuple(rest))
     observer.mark("bind")
-    return replace(captured, warm=warm, stages=stages, whole=whole)
+    return replace(captured, planned=planned, stages=stages, whole=whole)
 
 
 def _stage(stage: CapturedRegion, number: int, observer: Observer) -> CapturedRegion:

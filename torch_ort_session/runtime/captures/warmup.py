@@ -1,8 +1,8 @@
-"""Warm-up: the eager run that shows what a capture of a signature can rely on."""
+"""Warm-up: the eager run that shows what a capture of a signature can rely on, and the plan that follows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,41 +17,57 @@ from torch_ort_session.plan.analysis.specs import Observation
 from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.specialise import specialise
 from torch_ort_session.plan.lowering.steps import Step, Steps
-from torch_ort_session.plan.partition.fuse import Fusion, fuse
-from torch_ort_session.plan.partition.segments import kept_constants, split
+from torch_ort_session.plan.partition.segments import kept_constants
+from torch_ort_session.plan.plan import Plan, PlanRules, make_plan
 from torch_ort_session.runtime.interpreter.observe import observe
 from torch_ort_session.runtime.interpreter.program import (
     BoundStep,
+    Builder,
     Call,
     Frame,
     Program,
     bind_steps,
     execute,
 )
+from torch_ort_session.runtime.values.results import storages
+
+Keys = tuple[tuple[str, int | bool], ...]
+"""Names and values of key feeds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Warmup:
-    """What a capture starts from.
+    """What an observed run showed.
 
     Attributes:
-        program: The steps, with If folded where its predicate is static, and as constants what is static and
-            what is assumed to be.
-        fallback_calls: The same steps made callable with static values alone as constants.
-        observation: What the warm run showed.
+        program: The steps that were run, with If folded where its predicate is static.
+        observation: What each value was, and of what is static, or assumed to be, the data.
         static_values: What is static, and what is assumed to be.
-        minimum: Launches from which on a segment is worth recording.
         keys: Names and values of the key feeds.
-        unstable: Nodes that run eagerly because the shape of their results does not settle.
     """
 
     program: Program
-    fallback_calls: tuple[BoundStep, ...]
     observation: Observation
     static_values: StaticValues
-    minimum: int = 1
-    keys: tuple[tuple[str, int | bool], ...] = ()
-    unstable: frozenset[str] = frozenset()
+    keys: Keys = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedProgram:
+    """A plan, and its steps made callable.
+
+    Attributes:
+        plan: The plan.
+        program: Its steps, with what is static, or assumed to be, as constants.
+        fallback_calls: The same steps with static values alone as constants, fused ones node by node; none
+            where no seam could show that a shape is another one than assumed.
+        warm: What it was made from.
+    """
+
+    plan: Plan
+    program: Program
+    fallback_calls: tuple[BoundStep, ...]
+    warm: Warmup
 
 
 def frame_of(program: Program, fed: Mapping[str, Value]) -> Frame:
@@ -64,30 +80,37 @@ def frame_of(program: Program, fed: Mapping[str, Value]) -> Frame:
     return values
 
 
-def warm_up(
-    graph: Graph | None,
-    build: Callable[[Graph, tuple[str, ...]], Program],
-    program: Program,
-    outputs: tuple[str, ...],
-    keys: tuple[tuple[str, int | bool], ...],
-    fed: Mapping[str, Value],
-    minimum: int = 1,
-    unstable: Collection[str] = (),
-) -> tuple[Warmup, list[Any]]:
-    """One eager run that is observed, of the steps with what is static folded.
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """What an observed run is made of.
 
-    Args:
+    Attributes:
         graph: The graph that runs; None for the steps of a body, in which no If is folded.
         build: Makes a program of a graph and output names.
         program: The steps for these outputs, whatever the signature.
         outputs: Requested output names.
+    """
+
+    graph: Graph | None
+    build: Builder
+    program: Program
+    outputs: tuple[str, ...]
+
+
+def warm_up(
+    source: Source, keys: Keys, fed: Mapping[str, Value], unstable: Collection[str] = ()
+) -> tuple[Warmup, list[Any]]:
+    """One eager run that is observed, of the steps with what is static folded.
+
+    Args:
+        source: What is run.
         keys: Names and values of the key feeds.
         fed: Feeds.
-        minimum: Launches from which on a segment is worth recording.
         unstable: Nodes of whose results' shapes nothing is assumed, for they do not settle.
 
     Returns:
-        What a capture starts from, and the results, which may lie in anybody's memory.
+        What it showed, and the results, which may lie in anybody's memory: constants of the plan too, which
+        are those of the observation.
 
     Raises:
         KernelError: A kernel failed.
@@ -95,73 +118,115 @@ def warm_up(
     names = frozenset(name for name, _ in keys)
     # Key feeds are constants of the plan, and a static value may be a view of one: in memory of its own.
     fed = {name: _copied(value) if name in names else value for name, value in fed.items()}
-    program, found = specialised(graph, build, program, outputs, names, unstable, fed)
+    program, static = specialised(source, names, unstable, fed)
     steps, values = program.steps, frame_of(program, fed)
-    observation = observe(program, values, kept_constants(steps, found))
+    observation = observe(program, values, kept_constants(steps, static))
     if observation.kinds:
-        found = find_static_values(steps, _static_inputs(steps, names, fed), unstable, observation.kinds)
+        static = find_static_values(steps, _static_inputs(steps, names, fed), unstable, observation.kinds)
     places = zip(steps.input_names, steps.inputs, strict=True)
     held = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
-    held = {value: kept for value, kept in held.items() if found.constant(value)}
-    static = _with_static(steps, {v: kept for v, kept in held.items() if v in found.data}, found)
-    assuming = _with_assumed(static, {v: kept for v, kept in held.items() if v in found.assumed})
-    observation = replace(observation, static=held)
-    warm = Warmup(assuming, static.calls, observation, found, minimum, keys, frozenset(unstable))
+    held = {value: kept for value, kept in held.items() if static.constant(value)}
+    warm = Warmup(program, replace(observation, static=held), static, keys)
     return warm, [values[i] for i in steps.outputs]
 
 
-def _with_static(steps: Steps, static: Mapping[int, Value], found: StaticValues) -> Program:
-    """The steps with what is static as constants, so that host inputs are bound once."""
-    kept = [
-        (name, place)
-        for name, place in zip(steps.input_names, steps.inputs, strict=True)
-        if place not in found.data
-    ]
-    return bind_steps(
-        replace(
-            steps,
-            template=_filled(steps, static),
-            input_names=tuple(name for name, _ in kept),
-            inputs=tuple(place for _, place in kept),
-        )
+def planned_program(warm: Warmup, rules: PlanRules) -> PlannedProgram:
+    """Plan what an observed run has shown, and make the steps of the plan callable.
+
+    Args:
+        warm: What it showed.
+        rules: What plans of the session go by; nothing is fused where the device has no op for it.
+    """
+    if rules.fuse:
+        usable = native.status().usable and native.load()
+        rules = replace(rules, fuse=usable and native.has_kernel("elementwise_chain", rules.device.type))
+    observed, held = warm.program.steps, warm.observation.static
+    static = {value: kept for value, kept in held.items() if value in warm.static_values.data}
+    assumed = {value: kept for value, kept in held.items() if value in warm.static_values.assumed}
+    settled = _with_constants(_without_inputs(observed, warm.static_values.data), static)
+    whole = _with_constants(settled, assumed)
+    plan = make_plan(whole, warm.static_values, warm.observation, rules, warm.keys)
+    fallback = _rebound(warm.program.calls, settled, static)
+    members = _rebound(fallback, whole, assumed)
+    constants = frozenset(storages(whole.template))
+    return PlannedProgram(
+        plan,
+        Program(plan.steps, _calls(plan, members), constants, warm.program.validation),
+        _fallback_calls(plan, fallback) if plan.seams else (),
+        warm,
     )
 
 
-def _with_assumed(program: Program, assumed: Mapping[int, Value]) -> Program:
-    """The same with more values as constants; only steps that read those are bound again."""
-    if not assumed:
-        return program
-    steps = replace(program.steps, template=_filled(program.steps, assumed))
-    places = [place for place, step in enumerate(steps.items) if not assumed.keys().isdisjoint(step.inputs)]
-    again = bind_steps(replace(steps, items=tuple(steps.items[place] for place in places)))
-    bound = dict(zip(places, again.calls, strict=True))
-    calls = tuple(bound.get(place, call) for place, call in enumerate(program.calls))
-    return replace(program, steps=steps, calls=calls, constants=again.constants)
+def replanned(planned: PlannedProgram, quarantined: frozenset[tuple[str, str]]) -> PlannedProgram:
+    """The same plan where just these operators were quarantined when it was made; else another one.
+
+    Args:
+        planned: The plan.
+        quarantined: (domain, operator) pairs that run as seams.
+    """
+    rules = planned.plan.rules
+    if rules.quarantined == quarantined:
+        return planned
+    return planned_program(planned.warm, replace(rules, quarantined=quarantined))
 
 
-def _filled(steps: Steps, constants: Mapping[int, Value]) -> tuple[Value, ...]:
+def _without_inputs(steps: Steps, data: Collection[int]) -> Steps:
+    """Steps of which static inputs are fed no more."""
+    kept = [
+        (name, place)
+        for name, place in zip(steps.input_names, steps.inputs, strict=True)
+        if place not in data
+    ]
+    names, places = tuple(name for name, _ in kept), tuple(place for _, place in kept)
+    return replace(steps, input_names=names, inputs=places)
+
+
+def _with_constants(steps: Steps, constants: Mapping[int, Value]) -> Steps:
     template = list(steps.template)
     for value, held in constants.items():
         template[value] = held
-    return tuple(template)
+    return replace(steps, template=tuple(template))
+
+
+def _rebound(
+    calls: Sequence[BoundStep], steps: Steps, constants: Mapping[int, Value]
+) -> tuple[BoundStep, ...]:
+    """Calls of steps of which some values have become constants: host inputs among those are bound once."""
+    if not constants:
+        return tuple(calls)
+    places = [place for place, step in enumerate(steps.items) if not constants.keys().isdisjoint(step.inputs)]
+    again = bind_steps(replace(steps, items=tuple(steps.items[place] for place in places)))
+    bound = dict(zip(places, again.calls, strict=True))
+    return tuple(bound.get(place, call) for place, call in enumerate(calls))
+
+
+def _calls(plan: Plan, members: Sequence[BoundStep]) -> tuple[BoundStep, ...]:
+    """The steps of a plan made callable; only fused ones are bound here."""
+    pairs = list(zip(plan.steps.items, plan.sources, strict=True))
+    fused = tuple(step for step, sources in pairs if len(sources) > 1)
+    bound = iter(bind_steps(replace(plan.steps, items=fused)).calls) if fused else iter(())
+    return tuple(
+        next(bound) if len(sources) > 1 else BoundStep(members[sources[0]].call, step.release, step)
+        for step, sources in pairs
+    )
+
+
+def _fallback_calls(plan: Plan, members: Sequence[BoundStep]) -> tuple[BoundStep, ...]:
+    return tuple(
+        _one_by_one([members[place] for place in sources], step)
+        if len(sources) > 1
+        else BoundStep(members[sources[0]].call, step.release, step)
+        for step, sources in zip(plan.steps.items, plan.sources, strict=True)
+    )
 
 
 def specialised(
-    graph: Graph | None,
-    build: Callable[[Graph, tuple[str, ...]], Program],
-    program: Program,
-    outputs: tuple[str, ...],
-    keys: frozenset[str],
-    unstable: Collection[str],
-    fed: Mapping[str, Value],
+    source: Source, keys: frozenset[str], unstable: Collection[str], fed: Mapping[str, Value]
 ) -> tuple[Program, StaticValues]:
     """Fold every If whose predicate is static, then the ones that this lays open, and so on.
 
     Args:
-        graph: The graph that runs; None for the steps of a body, in which no If is folded.
-        build: Makes a program of a graph and output names.
-        program: The steps for these outputs, whatever the signature.
-        outputs: Requested output names.
+        source: What is run.
         keys: Names of the key feeds.
         unstable: Nodes of whose results' shapes nothing is assumed, for they do not settle.
         fed: Feeds.
@@ -169,23 +234,24 @@ def specialised(
     Returns:
         The steps, the given ones where nothing is folded, and what of them is static.
     """
+    graph, program = source.graph, source.program
     while True:
         steps = program.steps
-        found = find_static_values(steps, _static_inputs(steps, keys, fed), unstable)
+        static = find_static_values(steps, _static_inputs(steps, keys, fed), unstable)
         names = dict.fromkeys(
             step.node.inputs[0]
             for step in steps.items
-            if step.node.op == "If" and step.node.domain == "" and step.inputs[0] in found.data
+            if step.node.op == "If" and step.node.domain == "" and step.inputs[0] in static.data
         )
         if not names or graph is None:
-            return program, found
+            return program, static
         wanted = tuple(names)
-        inner = build(graph, wanted)
+        inner = source.build(graph, wanted)
         values = frame_of(inner, fed)
         execute(inner, values)
         flags = [bool(values[i]) for i in inner.steps.outputs]
         graph = specialise(graph, dict(zip(wanted, flags, strict=True)))
-        program = build(graph, outputs)
+        program = source.build(graph, source.outputs)
 
 
 def _static_inputs(steps: Steps, keys: frozenset[str], fed: Mapping[str, Value]) -> frozenset[int]:
@@ -198,31 +264,6 @@ def _copied(value: Value) -> Value:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def with_fused(
-    warm: Warmup, device: torch.device, quarantined: Collection[tuple[str, str]], on: bool = True
-) -> Warmup:
-    """Fuse what can be fused.
-
-    Args:
-        warm: What a capture starts from.
-        device: The session's device.
-        quarantined: (domain, operator) pairs that are not recorded; a fused step of those falls apart.
-        on: Whether anything is fused.
-
-    Returns:
-        What the capture starts from instead. What runs eagerly because a shape turned out to be another one
-        runs node by node as before.
-    """
-    if not on or not native.has_kernel("elementwise_chain", device.type):
-        return warm
-    parts = warm.program.steps, warm.static_values, warm.observation
-    regions = split(*parts, device, quarantined, warm.minimum, warm.unstable)
-    found = fuse(*parts, regions, device, quarantined, warm.minimum)
-    if found is None:
-        return warm
-    return _bound(warm, found)
-
-
 def fused_in(error: Exception) -> tuple[str, str] | None:
     """The fused step that failed, as a (domain, operator) pair; None where something else did.
 
@@ -230,30 +271,6 @@ def fused_in(error: Exception) -> tuple[str, str] | None:
     """
     domain, _, op = error.op.partition("::") if isinstance(error, KernelError) else ("", "", "")
     return (domain, op) if domain == DOMAIN and op.startswith("Fused(") else None
-
-
-def _bound(warm: Warmup, found: Fusion) -> Warmup:
-    steps = replace(warm.program.steps, items=found.items)
-    fresh = [step for step, sources in zip(found.items, found.sources, strict=True) if len(sources) > 1]
-    bound = iter(bind_steps(replace(steps, items=tuple(fresh))).calls)
-    calls: list[BoundStep] = []
-    fallback_calls: list[BoundStep] = []
-    for step, sources in zip(found.items, found.sources, strict=True):
-        if len(sources) > 1:
-            calls.append(next(bound))
-            fallback_calls.append(_one_by_one([warm.fallback_calls[place] for place in sources], step))
-        else:
-            (place,) = sources
-            calls.append(BoundStep(warm.program.calls[place].call, step.release, step))
-            fallback_calls.append(BoundStep(warm.fallback_calls[place].call, step.release, step))
-    now = {place: at for at, sources in enumerate(found.sources) for place in sources}
-    assumed = {value: now[place] for value, place in warm.static_values.assumed.items()}
-    return replace(
-        warm,
-        program=replace(warm.program, steps=steps, calls=tuple(calls)),
-        fallback_calls=tuple(fallback_calls),
-        static_values=replace(warm.static_values, assumed=assumed),
-    )
 
 
 def _one_by_one(members: Sequence[BoundStep], step: Step) -> BoundStep:

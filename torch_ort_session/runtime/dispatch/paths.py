@@ -11,16 +11,25 @@ import torch
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.plan.plan import make_plan
+from torch_ort_session.plan.plan import PlanRules
 from torch_ort_session.plan.verify import verify
 from torch_ort_session.runtime.captures.capture import CapturedGraph, Declined, capture
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.captures.replay import replay, viewed, watch_capture
-from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, fused_in, with_fused
+from torch_ort_session.runtime.captures.warmup import (
+    Keys,
+    PlannedProgram,
+    Source,
+    frame_of,
+    fused_in,
+    planned_program,
+    replanned,
+    warm_up,
+)
 from torch_ort_session.runtime.dispatch.policy import GraphEntry
 from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
 from torch_ort_session.runtime.interpreter.program import Program, execute
-from torch_ort_session.runtime.recorders.api import Diverged, Recorder
+from torch_ort_session.runtime.recorders.api import Diverged
 from torch_ort_session.runtime.validation.validator import counts_routes, met_bad_data
 from torch_ort_session.runtime.values.results import Delivery, own
 from torch_ort_session.trace import counters
@@ -81,6 +90,33 @@ def deliver_captured(request: RunRequest, captured: CapturedGraph, results: list
     return request.delivery.deliver(results, lambda rest: captured.own_results(rest, request.fed))
 
 
+def plan_rules(state: EngineState) -> PlanRules:
+    """What plans of a session go by now."""
+    dispatcher = state.dispatcher
+    return PlanRules(
+        state.device, dispatcher.quarantined, state.minimum, dispatcher.unstable, dispatcher.rules.fuse
+    )
+
+
+def observed(state: EngineState, request: RunRequest, keys: Keys) -> tuple[PlannedProgram, list[Any]]:
+    """One eager run that is observed, and the plan that follows.
+
+    Args:
+        state: What runs need.
+        request: The run.
+        keys: Names and values of the key feeds.
+
+    Returns:
+        The plan of the signature, and the results, which may lie in anybody's memory.
+
+    Raises:
+        KernelError: A kernel failed.
+    """
+    source = Source(state.graph, state.build, request.program, request.outputs)
+    warm, results = warm_up(source, keys, request.fed, state.dispatcher.unstable)
+    return planned_program(warm, plan_rules(state)), results
+
+
 class Refused(NamedTuple):
     """Why nothing was recorded, and whether the next try would end the same.
 
@@ -100,19 +136,19 @@ def record(
 
     Args:
         state: What runs need.
-        entry: The entry of a signature that is warm.
+        entry: The entry of a signature that has a plan; one of its own for each operator that is quarantined.
         fed: Feeds.
         delivery: Where results go that are bound.
 
     Returns:
         The capture and this step's results; or why there is none.
     """
-    dispatcher, warm = state.dispatcher, entry.warm
-    assert warm is not None
-    before = before_run(state.device, warm.program.validation)
+    dispatcher, planned = state.dispatcher, entry.planned
+    assert planned is not None
+    before = before_run(state.device, planned.program.validation)
     report, lasting = DeclineReport(()), False
     # Each fused step may be blamed, and then each of its members.
-    for _ in range(2 * len(warm.program.steps.items) + 1):
+    for _ in range(2 * len(planned.warm.program.steps.items) + 1):
         state.bodies.forget_constants()
         recorder = state.recorder()
         if isinstance(recorder, str):
@@ -120,7 +156,11 @@ def record(
             break
         blamed = None
         try:
-            captured, results = _attempt(state, warm, recorder, fed, delivery)
+            planned = entry.planned = replanned(planned, dispatcher.quarantined)
+            if state.verify:
+                verify(planned.plan)
+            observer = state.tracer.observer
+            captured, results = capture(planned, fed, recorder, state.arena, delivery, observer)
         except Declined as declined:
             report, blamed = declined.report, declined.quarantine
             lasting = all(row.reason is not Reason.DIVERGED for row in report.rows)
@@ -137,17 +177,6 @@ def record(
         if blamed is None or not dispatcher.quarantine(*blamed):
             break
     return Refused(report, lasting)
-
-
-def _attempt(
-    state: EngineState, warm: Warmup, recorder: Recorder, fed: Mapping[str, Value], delivery: Delivery | None
-) -> tuple[CapturedGraph, list[Any]]:
-    quarantined = frozenset(state.dispatcher.quarantined)
-    warm = with_fused(warm, state.device, quarantined, state.dispatcher.rules.fuse)
-    if state.verify:
-        parts = warm.program.steps, warm.static_values, warm.observation, state.device
-        verify(make_plan(*parts, quarantined, warm.minimum, warm.keys, warm.unstable))
-    return capture(warm, fed, recorder, state.arena, quarantined, delivery, state.tracer.observer)
 
 
 def replay_entry(

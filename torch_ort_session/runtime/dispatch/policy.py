@@ -12,7 +12,7 @@ from typing import TypeAlias
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import CapturedGraph
-from torch_ort_session.runtime.captures.warmup import Warmup
+from torch_ort_session.runtime.captures.warmup import PlannedProgram
 from torch_ort_session.runtime.recorders.backend import UNKNOWN, Stamp
 from torch_ort_session.runtime.values.shapes import Allowed, Padding
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
@@ -38,7 +38,7 @@ class GraphEntry:
 
     Attributes:
         runs: Runs so far.
-        warm: What the observed run showed; None before it.
+        planned: The plan, made after the observed run; None before it.
         captured: The capture; None when there is none.
         report: Why it is latched to eager, or why the last capture was declined or retired.
         latched: Whether no capture is tried again.
@@ -48,7 +48,7 @@ class GraphEntry:
     """
 
     runs: int = 0
-    warm: Warmup | None = None
+    planned: PlannedProgram | None = None
     captured: CapturedGraph | None = None
     report: DeclineReport | None = None
     latched: bool = False
@@ -61,7 +61,7 @@ class GraphEntry:
         """``cold``, ``warm``, ``captured`` or ``latched``."""
         if self.captured is not None:
             return "captured"
-        return "latched" if self.latched else "cold" if self.warm is None else "warm"
+        return "latched" if self.latched else "cold" if self.planned is None else "warm"
 
     @property
     def unlisted(self) -> bool:
@@ -218,7 +218,7 @@ class Dispatcher:
             return Decision.GROW
         if entry.latched or entry.runs < self.rules.warm_up - 1:
             return Decision.EAGER
-        if entry.warm is None:
+        if entry.planned is None:
             return Decision.OBSERVE
         return Decision.CAPTURE
 
@@ -233,7 +233,7 @@ class Dispatcher:
         for other in held[: max(0, len(held) + 1 - self.rules.plans)]:
             self.count(counters.EVICTIONS)
             self._close(other)
-            other.warm = None
+            other.planned = None
             self._latch_when_worn(other, DeclineReport(()))
 
     def declined(self, entry: GraphEntry, report: DeclineReport, *, lasting: bool) -> None:
@@ -246,7 +246,7 @@ class Dispatcher:
                 up again, but not for ever.
         """
         self.count(counters.DECLINES)
-        entry.warm = None
+        entry.planned = None
         entry.report = report
         if lasting:
             self._latch(entry)
@@ -262,7 +262,7 @@ class Dispatcher:
     def retire(self, entry: GraphEntry, report: DeclineReport) -> None:
         """Drop a capture; the signature warms up again, or latches when that has happened too often."""
         self._close(entry)
-        entry.warm = None
+        entry.planned = None
         entry.report = report
         self.count(counters.RETIREMENTS)
         self._latch_when_worn(entry, report)
@@ -279,7 +279,7 @@ class Dispatcher:
         """The last run's data was bad: what an eager run showed is not relied on."""
         entry = self.recent
         if entry is not None and entry.captured is None:
-            entry.warm = None
+            entry.planned = None
 
     def refuse(self, entry: GraphEntry, report: DeclineReport) -> None:
         """Drop a capture that is wrong: the signature stays eager."""

@@ -16,8 +16,8 @@ from torch_ort_session.plan.lowering.steps import BodySteps
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.replay import replay_whole
-from torch_ort_session.runtime.captures.warmup import warm_up
-from torch_ort_session.runtime.dispatch.paths import Refused, RunRequest, record, replay_entry
+from torch_ort_session.runtime.captures.warmup import Source, planned_program, warm_up
+from torch_ort_session.runtime.dispatch.paths import Refused, RunRequest, plan_rules, record, replay_entry
 from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, reads, steady, varies
@@ -109,7 +109,7 @@ class Bodies:
         self.forget_constants()
         for entry in self.entries():
             if entry.captured is None:
-                entry.warm = None
+                entry.planned = None
 
     def release(self) -> None:
         """Drop every capture and everything learnt by signature."""
@@ -539,9 +539,8 @@ class BodyCall:
         facts, program = self.facts, entry.program or self.facts.program
         dispatcher.count(counters.OBSERVED)
         fed = dict(zip(facts.program.steps.input_names, given, strict=True))
-        warm, results = warm_up(
-            None, state.build, program, facts.results, (), fed, state.minimum, dispatcher.unstable
-        )
+        source = Source(None, state.build, program, facts.results)
+        warm, results = warm_up(source, (), fed, dispatcher.unstable)
         # What is static under the signature is a constant of the plan from now on.
         fixed = storage_ids(warm.observation.static.values())
         if met_bad_data(facts.program.validation):
@@ -553,11 +552,12 @@ class BodyCall:
             # What lies in them is observed in the next call.
             entry.program = bind_steps(inline(program.steps, branches))
             return tuple(apart(results, self.lent | fixed))
-        why = not_worth(warm, facts.formals, state.device, dispatcher.quarantined)
+        planned = planned_program(warm, plan_rules(state))
+        why = not_worth(planned, facts.formals)
         if why:
             dispatcher.declined(entry, DeclineReport.of(Reason.SHORT, why), lasting=True)
         else:
-            entry.warm = warm
+            entry.planned = planned
         return tuple(apart(results, self.lent | fixed))
 
     def _record(

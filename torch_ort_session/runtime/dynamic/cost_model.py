@@ -11,14 +11,14 @@ every copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from torch_ort_session.plan.lowering.steps import NOTHING, Steps
-from torch_ort_session.plan.partition.segments import count_launches, split
-from torch_ort_session.runtime.captures.warmup import Warmup
+from torch_ort_session.plan.partition.segments import count_launches
+from torch_ort_session.runtime.captures.warmup import PlannedProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +73,18 @@ def hopeless(steps: Steps, formals: int, device: torch.device) -> str:
     return _verdict(launches, tensors, launches * costs.step, costs.call + tensors * costs.tensor)
 
 
-def not_worth(
-    warm: Warmup, formals: int, device: torch.device, quarantined: Collection[tuple[str, str]] = ()
-) -> str:
+def not_worth(planned: PlannedProgram, formals: int) -> str:
     """Why a signature of a body is not worth a recording; empty when it is.
 
     Args:
-        warm: What its observed call showed.
+        planned: The plan after its observed call.
         formals: How many of its inputs are its own; the others are enclosing values.
-        device: The session's device.
-        quarantined: (domain, operator) pairs that run as seams.
     """
-    steps, specs, costs = warm.program.steps, warm.observation.specs, costs_on(device)
-    regions = split(
-        steps, warm.static_values, warm.observation, device, quarantined, warm.minimum, warm.unstable
-    )
-    recorded = [position for region in regions if region.is_segment for position in region.positions]
-    launches = count_launches(recorded, steps, warm.observation)
+    plan, steps = planned.plan, planned.warm.program.steps
+    specs, costs = plan.observation.specs, costs_on(plan.rules.device)
+    # Node by node: what fusing saves on top is not counted on.
+    recorded = [p for region in plan.segments for at in region.positions for p in plan.sources[at]]
+    launches = count_launches(recorded, steps, plan.observation)
     saved = launches * costs.step
     for value in (output for position in recorded for output in steps.items[position].outputs):
         spec = specs[value]

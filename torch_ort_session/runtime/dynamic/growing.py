@@ -17,11 +17,17 @@ from torch_ort_session.plan.analysis.specs import Observation
 from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
 from torch_ort_session.plan.lowering.steps import NOTHING
 from torch_ort_session.plan.partition.report import Decline, Reason
-from torch_ort_session.plan.partition.segments import split
 from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
 from torch_ort_session.runtime.captures.compare import difference
 from torch_ort_session.runtime.captures.replay import Seams, release, replay_regions, watch_capture
-from torch_ort_session.runtime.captures.warmup import Warmup, frame_of, specialised
+from torch_ort_session.runtime.captures.warmup import (
+    PlannedProgram,
+    Source,
+    Warmup,
+    frame_of,
+    planned_program,
+    specialised,
+)
 from torch_ort_session.runtime.dispatch.paths import (
     Refused,
     RunRequest,
@@ -29,6 +35,7 @@ from torch_ort_session.runtime.dispatch.paths import (
     by_steps,
     deliver,
     deliver_captured,
+    plan_rules,
     record,
 )
 from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
@@ -431,7 +438,8 @@ def run_growing(state: EngineState, request: RunRequest, growth: Growth, *, reco
     names = frozenset(name for name, _ in growth.form[2])
 
     def fold(full: Program) -> Program:
-        return specialised(state.graph, state.build, full, outputs, names, (), fed)[0]
+        source = Source(state.graph, state.build, full, tuple(outputs))
+        return specialised(source, names, (), fed)[0]
 
     kept = memo_of(state).kept(growth.form, program, fold)
     if kept.folded is not None:
@@ -500,7 +508,7 @@ def _shortened(run: _Run, short: ResidualProgram, entry: GraphEntry, by: int) ->
     observer = state.tracer.observer
     if entry.captured is None and run.recording and not entry.latched:
         memo_of(state).noted = run.grown.form
-        entry.warm = entry.warm or _warm(run, short)
+        entry.planned = entry.planned or _planned(run, short)
         found = record(state, entry, given, None)
         if not isinstance(found, Refused):
             run.kept.weave = _weave(run, found[0])
@@ -578,15 +586,14 @@ def _weave(run: _Run, captured: CapturedGraph) -> SymbolicTape:
 
 def _entry(run: _Run, short: ResidualProgram) -> GraphEntry:
     """What is known of captures before the first: whether there is anything to record."""
-    warm, state = _warm(run, short), run.state
-    parts = warm.program.steps, warm.static_values, warm.observation, state.device
-    regions = split(*parts, state.dispatcher.quarantined, state.minimum)
-    some = any(region.is_segment for region in regions)
-    return GraphEntry(warm=warm, latched=not some or isinstance(state.recorder(), str))
+    planned = _planned(run, short)
+    return GraphEntry(
+        planned=planned, latched=not planned.plan.segments or isinstance(run.state.recorder(), str)
+    )
 
 
-def _warm(run: _Run, short: ResidualProgram) -> Warmup:
-    """What a capture of all that does not grow starts from."""
+def _planned(run: _Run, short: ResidualProgram) -> PlannedProgram:
+    """The plan of all that does not grow."""
     assert run.kept.second is not None
     seen, program = run.kept.second.observation, short.program
     steps = program.steps
@@ -594,7 +601,8 @@ def _warm(run: _Run, short: ResidualProgram) -> Warmup:
     still = frozenset(range(len(steps.template))) - short.growing
     found = StaticValues(frozenset(fixed | {NOTHING}), still, growing=short.growing)
     observation = replace(seen, specs=(*seen.specs, None), static={})
-    return Warmup(program, program.calls, observation, found, run.state.minimum)
+    rules = replace(plan_rules(run.state), unstable=frozenset())
+    return planned_program(Warmup(program, observation, found), rules)
 
 
 def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:

@@ -198,7 +198,7 @@ class SymbolicTape:
         told: Collection[str] = (),
     ) -> None:
         self.stages = captured.stages
-        self.steps = captured.warm.program.steps
+        self.steps = captured.plan.steps
         self.known = known
         self.make = make
         self.traces: list[_Trace] = []

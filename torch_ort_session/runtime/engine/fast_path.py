@@ -108,7 +108,7 @@ def fast_replay_of(
     captured = entry.captured
     if captured is None or captured.whole is None or captured.results is None:
         return None
-    if captured.warm.program.validation is not None and captured.warm.program.validation.counting:
+    if captured.planned.program.validation is not None and captured.planned.program.validation.counting:
         # Each run is asked about in full.
         return None
     feeds = _fast_feeds(captured, fed)
@@ -122,7 +122,7 @@ def fast_replay_of(
         recording=captured.whole,
         results=captured.results,
         give=_giver(captured.donation),
-        validation=captured.warm.program.validation,
+        validation=captured.planned.program.validation,
         checks=_checks(captured),
         usual=usual,
     )
@@ -134,7 +134,7 @@ def _fast_feeds(captured: CapturedGraph, fed: Mapping[str, Value]) -> FastFeeds 
     tensors = [(name, value) for name, value in likes if isinstance(value, torch.Tensor)]
     if len(tensors) < len(likes):
         return None
-    guard = guard_of(tensors, dict(captured.warm.keys))
+    guard = guard_of(tensors, dict(captured.plan.keys))
     writes = tuple(
         StaticWrite(place, static, None if row.array is None else static.numpy())
         for place, row in enumerate(guard.rows)
@@ -249,7 +249,7 @@ def _take(feeds: FastFeeds, feed: Mapping[str, Any]) -> list[tuple[torch.Tensor,
 
 def _checks(captured: CapturedGraph) -> bool:
     """Whether a replay may meet bad data: constants were looked at when they were recorded."""
-    template, specs = captured.warm.program.steps.template, captured.warm.observation.specs
+    template, specs = captured.plan.steps.template, captured.plan.observation.specs
     return any(
         template[value] is None
         and (

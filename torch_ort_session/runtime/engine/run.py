@@ -11,13 +11,13 @@ import torch
 from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.warmup import warm_up
 from torch_ort_session.runtime.dispatch.paths import (
     Refused,
     RunRequest,
     by_steps,
     deliver,
     deliver_captured,
+    observed,
     record,
     replay_entry,
 )
@@ -83,8 +83,8 @@ def run(
         return run_growing(state, request, growth, recording=not entry.unlisted)
     if decision is Decision.OBSERVE:
         results = _warm_up(state, request, signature, entry)
-        assert entry.warm is not None
-        return deliver(request, results, state.device, entry.warm.program.constants)
+        assert entry.planned is not None
+        return deliver(request, results, state.device, entry.planned.program.constants)
     if state.required and entry.latched and not entry.unlisted:
         raise _refusal(entry.report)
     dispatcher.count(counters.EAGER)
@@ -114,7 +114,7 @@ def capture_now(state: EngineState, request: RunRequest) -> DeclineReport | None
         entry.runs += 1
         replay_entry(state, request, entry)
         return None
-    if entry.warm is None:
+    if entry.planned is None:
         before = before_run(state.device, validation)
         try:
             _warm_up(state, request, signature, entry)
@@ -122,7 +122,7 @@ def capture_now(state: EngineState, request: RunRequest) -> DeclineReport | None
             put_back(state.device, before)
         if met_bad_data(validation):
             # What is static would stay as this data made it, and no replay would look at it again.
-            entry.warm = None
+            entry.planned = None
             return None
     recorded = record(state, entry, request.fed, request.delivery)
     if isinstance(recorded, Refused):
@@ -164,19 +164,8 @@ def replay_now(state: EngineState, request: RunRequest) -> bool | tuple[Signatur
 
 def _warm_up(state: EngineState, request: RunRequest, signature: Signature, entry: GraphEntry) -> list[Any]:
     """The observed run of an entry; its results may lie in anybody's memory."""
-    dispatcher = state.dispatcher
-    dispatcher.count(counters.OBSERVED)
-    warm, results = warm_up(
-        state.graph,
-        state.build,
-        request.program,
-        request.outputs,
-        signature.keys,
-        request.fed,
-        state.minimum,
-        dispatcher.unstable,
-    )
-    entry.warm = warm
+    state.dispatcher.count(counters.OBSERVED)
+    entry.planned, results = observed(state, request, signature.keys)
     return results
 
 

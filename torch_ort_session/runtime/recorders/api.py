@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol, Self
 
 import torch
 
+from torch_ort_session.plan.memory.layout import Evidence, MemoryLayout
+
 
 class Refused(RuntimeError):
     """The body does something that no replay could repeat. Its effects are undefined.
@@ -113,10 +115,14 @@ class Finished(NamedTuple):
     Attributes:
         stats: All of them together.
         given: Identities of the storages whose bytes leave as results.
+        layout: Where their memory lies.
+        evidence: What the layout is checked against; None where nobody does.
     """
 
     stats: RecordingStats
     given: frozenset[int]
+    layout: MemoryLayout
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)

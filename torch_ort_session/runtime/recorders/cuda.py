@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 
+from torch_ort_session.plan.memory.layout import MemoryLayout
 from torch_ort_session.runtime.recorders.api import Finished, RecordingStats, Refused, Shared
 from torch_ort_session.runtime.validation.word import FLAGS
 
@@ -94,7 +95,10 @@ class CudaRecording:
         recordings = [stage for stage in stages if stage is not None]
         for recording in recordings:
             recording._held = held
-        return Finished(RecordingStats(calls=len(recordings)), frozenset())
+        # A launch, or a seam, is a position.
+        starts, calls = tuple(range(len(stages) + 1)), len(recordings)
+        layout = MemoryLayout(calls, starts, pool=self._lane.reserved)
+        return Finished(RecordingStats(calls=calls), frozenset(), layout)
 
     def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Refused: a graph writes to the same bytes each time."""
@@ -131,6 +135,7 @@ class _Lane:
         stream: Where they are captured. cuBLAS keeps a workspace a stream, which the graphs bake in.
         pool: Where their allocations come from.
         last: Stream of the last replay, which the next one has to come after.
+        reserved: Bytes that the allocator took from the device while it filled the pool.
         generation: Changes when a graph is freed: the workspace that its stream's other graphs baked in may
             go with it (pytorch #193402), so they are retired, and the next capture takes another stream.
     """
@@ -141,6 +146,7 @@ class _Lane:
         self.stream: Any = None
         self.pool: Any = None
         self.last: Any = None
+        self.reserved = 0
         self.generation = 0
 
     def capture(self, body: Callable[[], None]) -> Any:
@@ -155,6 +161,7 @@ class _Lane:
         self.stream.wait_stream(current)
         graph = driver.CUDAGraph()
         failure: BaseException | None = None
+        before = driver.memory_reserved(self.device)
         with driver.stream(self.stream):
             try:
                 graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
@@ -164,6 +171,8 @@ class _Lane:
             invalid = self._end(graph)
         current.wait_stream(self.stream)
         if failure is None and invalid is None:
+            # What is allocated while a graph is captured comes from segments of the pool alone.
+            self.reserved += driver.memory_reserved(self.device) - before
             return graph
         with contextlib.suppress(RuntimeError):
             graph.reset()
@@ -194,6 +203,7 @@ class _Lane:
 
     def _renew(self) -> None:
         self.stream = self.pool = None
+        self.reserved = 0
         self.generation += 1
 
     def _end(self, graph: Any) -> Exception | None:

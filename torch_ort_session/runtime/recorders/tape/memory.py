@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from torch_ort_session.plan.memory.slots import Interval, live_bytes, pack
+from torch_ort_session.plan.memory.layout import Evidence, MemoryLayout, Place, PlaceKind, Touch
+from torch_ort_session.plan.memory.slots import Interval, Packing, live_bytes, pack
 from torch_ort_session.plan.memory.spill import spilled
 from torch_ort_session.runtime.recorders.api import RecordingStats, Use
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
@@ -151,104 +152,207 @@ class _Span:
         return any(life.use is use for life in self.lives)
 
 
+class LaidOut(NamedTuple):
+    """What giving storages their places came to.
+
+    Attributes:
+        block: What the slots lie in.
+        stats: The numbers; calls and views are not counted.
+        layout: The places.
+        evidence: What the layout is checked against; None where slots are not poisoned.
+    """
+
+    block: torch.Tensor
+    stats: RecordingStats
+    layout: MemoryLayout
+    evidence: Evidence | None
+
+
 def lay_out(
     native: NativeModule,
     parts: Sequence[Part],
     lives: Sequence[Life],
-    length: int,
+    starts: Sequence[int],
     block: Callable[[int], torch.Tensor],
     saved: Iterable[torch.Tensor] = (),
     *,
     poison: bool = False,
-) -> tuple[torch.Tensor, RecordingStats, frozenset[int]]:
+) -> LaidOut:
     """Give every storage that recorded calls touch its place, and have bytes freed that nobody reads.
 
     Args:
         native: The compiled extension.
         parts: The recordings in order.
         lives: Memory that others need, or write.
-        length: Positions there are: a life that lasts to this one is read after the last call.
+        starts: The position at which each region begins, and at last how many positions there are: a life
+            that lasts to that one is read after the last call.
         block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in.
         saved: Tensors that hold their data when this returns; others that get a slot do not.
         poison: Fill slots with 0xFF after their last reader.
-
-    Returns:
-        The block; what it came to, where calls and views are not counted; keys of the storages that are given
-        away.
     """
-    spans = _spans(native, parts, lives, length)
-    keys = list(spans)
-    kinds = [_kind(span) for span in spans.values()]
-    rows = [Interval(i, span.start, span.stop, span.nbytes) for i, span in enumerate(spans.values())]
-    slotted = [row for row, kind in zip(rows, kinds, strict=True) if kind == _SLOT]
-    fresh = [row for row, kind in zip(rows, kinds, strict=True) if kind in (_FRESH, _GIVEN)]
-    held = [row for row, kind in zip(rows, kinds, strict=True) if kind == _HELD]
+    spans = _spans(native, parts, lives, starts[-1])
+    keys, storages = list(spans), _placed(spans, parts, lives)
+    memory = block(storages.packing.total)
+    offsets = storages.offsets
+    slotted = {keys[value] for value in offsets}
+    saved = list(saved)
+    kept = {k: t for t, k in zip(saved, native.storage_keys(saved), strict=True) if k in slotted}
+    # A tape that has its plan tells of no intervals any more.
+    touches = _touches(parts) if poison else []
+    # Of the whole storage: a result may show one element in many places, and cannot be written to then.
+    data = {key: _bytes_of(tensor).clone() for key, tensor in kept.items()}
+    for number, part in enumerate(parts):
+        part.tape.plan(memory, *_orders(number, storages, poison=poison))
+    for value, offset in offsets.items():
+        span = storages.spans[value]
+        if not span.places:
+            native.place(span.lives[0].tensor, memory, offset)
+    for key, tensor in kept.items():
+        _bytes_of(tensor).copy_(data[key])
+    calls = sum(len(part.tape) for part in parts)
+    evidence = _evidence(native, parts, lives, touches, memory) if poison else None
+    return LaidOut(memory, _stats(storages), _layout(keys, storages, calls, starts), evidence)
+
+
+class _Storages(NamedTuple):
+    """Storages by number, and what becomes of each.
+
+    Attributes:
+        spans: What is known of them.
+        kinds: Where each has its bytes.
+        homes: Of those that take over the slot of another one, the first that had it.
+        moved: Those that were to have a slot and are allocated on their own.
+        packing: Where the slots lie, by their first owner.
+        offsets: Of those in the block, their offset.
+        live: The most bytes that are needed at once.
+    """
+
+    spans: Sequence[_Span]
+    kinds: Sequence[PlaceKind]
+    homes: Mapping[int, int]
+    moved: frozenset[int]
+    packing: Packing
+    offsets: Mapping[int, int]
+    live: int
+
+
+def _rows(spans: Sequence[_Span], kinds: Sequence[PlaceKind], *wanted: PlaceKind) -> list[Interval]:
+    """Intervals of the storages of some kinds."""
+    return [
+        Interval(value, span.start, span.stop, span.nbytes)
+        for value, (span, kind) in enumerate(zip(spans, kinds, strict=True))
+        if kind in wanted
+    ]
+
+
+def _placed(spans: Mapping[int, _Span], parts: Sequence[Part], lives: Sequence[Life]) -> _Storages:
+    """Decide where each storage has its bytes."""
+    listed = list(spans.values())
+    kinds = [_kind(span) for span in listed]
+    slotted = _rows(listed, kinds, PlaceKind.SLOT)
+    fresh = _rows(listed, kinds, PlaceKind.FRESH, PlaceKind.GIVEN)
     reuses = [Reuse(part.base + h.call, h.result, h.arguments) for part in parts for h in part.notes.reuses]
-    numbers = {key: i for i, key in enumerate(keys)}
-    homes = inplace_reuse(slotted, numbers, reuses)
-    live = live_bytes([*joined(slotted, homes), *fresh, *held])
-    found = list(spans.values())
+    homes = inplace_reuse(slotted, {key: i for i, key in enumerate(spans)}, reuses)
+    live = live_bytes([*joined(slotted, homes), *fresh, *_rows(listed, kinds, PlaceKind.HELD)])
     chained = {*homes, *homes.values()}
     movable = {
         row.value
         for row in slotted
-        if row.value not in chained and len(found[row.value].places) == 1 and not found[row.value].lives
+        if row.value not in chained and len(listed[row.value].places) == 1 and not listed[row.value].lives
     }
-    gone = spilled(joined(slotted, homes), [*fresh, *_passing(parts, lives, len(rows))], movable)
-    if gone:
-        fresh += [row for row in slotted if row.value in gone]
-        slotted = [row for row in slotted if row.value not in gone]
+    moved = spilled(joined(slotted, homes), [*fresh, *_passing(parts, lives, len(listed))], movable)
+    for value in moved:
+        kinds[value] = PlaceKind.FRESH
+    slotted = [row for row in slotted if row.value not in moved]
     packing = pack(joined(slotted, homes), _PLACEMENTS)
-    memory = block(packing.total)
     offsets = {row.value: packing.offsets[homes.get(row.value, row.value)] for row in slotted}
-    moved = {keys[value] for value in offsets}
-    saved = list(saved)
-    kept = {k: t for t, k in zip(saved, native.storage_keys(saved), strict=True) if k in moved}
-    # Of the whole storage: a result may show one element in many places, and cannot be written to then.
-    data = {key: _bytes_of(tensor).clone() for key, tensor in kept.items()}
-    for number, part in enumerate(parts):
-        part.tape.plan(memory, *_orders(number, found, kinds, offsets, gone, homes if poison else None))
-    for value, offset in offsets.items():
-        if not found[value].places:
-            native.place(found[value].lives[0].tensor, memory, offset)
-    for key, tensor in kept.items():
-        _bytes_of(tensor).copy_(data[key])
-    return (
-        memory,
-        RecordingStats(
-            calls=0,
-            arena=packing.total,
-            bound=packing.bound,
-            fresh=live_bytes(fresh),
-            kept=sum(row.nbytes for row in held),
-            naive=sum(row.nbytes for row in rows),
-            slotted=sum(row.nbytes for row in slotted),
-            functional=sum(row.nbytes for row in fresh if found[row.value].functional),
-            given=sum(row.nbytes for row in fresh if kinds[row.value] == _GIVEN),
-            inputs=sum(row.nbytes for row in slotted if found[row.value].used(Use.INPUT)),
-            live=live,
-        ),
-        frozenset(key for key, kind in zip(keys, kinds, strict=True) if kind == _GIVEN),
+    return _Storages(listed, kinds, homes, moved, packing, offsets, live)
+
+
+def _stats(storages: _Storages) -> RecordingStats:
+    spans, kinds = storages.spans, storages.kinds
+    fresh = _rows(spans, kinds, PlaceKind.FRESH, PlaceKind.GIVEN)
+    slotted = [spans[value] for value in storages.offsets]
+    return RecordingStats(
+        calls=0,
+        arena=storages.packing.total,
+        bound=storages.packing.bound,
+        fresh=live_bytes(fresh),
+        kept=sum(row.nbytes for row in _rows(spans, kinds, PlaceKind.HELD)),
+        naive=sum(span.nbytes for span in spans),
+        slotted=sum(span.nbytes for span in slotted),
+        functional=sum(row.nbytes for row in fresh if spans[row.value].functional),
+        given=sum(row.nbytes for row in fresh if kinds[row.value] is PlaceKind.GIVEN),
+        inputs=sum(span.nbytes for span in slotted if span.used(Use.INPUT)),
+        live=storages.live,
     )
 
 
-_SLOT, _FRESH, _GIVEN, _HELD = range(4)
+def _layout(keys: Sequence[int], storages: _Storages, calls: int, starts: Sequence[int]) -> MemoryLayout:
+    offsets = storages.offsets
+    places = tuple(
+        Place(key, kind, offsets.get(value, 0), span.nbytes, span.start, span.stop)
+        for value, (key, span, kind) in enumerate(zip(keys, storages.spans, storages.kinds, strict=True))
+    )
+    packing = storages.packing
+    return MemoryLayout(calls, tuple(starts), packing.total, packing.bound, storages.live, places)
+
+
+def _touches(parts: Sequence[Part]) -> list[Touch]:
+    """What the calls of tapes touch, read from them anew."""
+    return [
+        Touch(key, part.base + first, part.base + last, nbytes, not functional)
+        for part in parts
+        for first, last, nbytes, functional, key in part.tape.intervals()
+    ]
+
+
+def _evidence(
+    native: NativeModule,
+    parts: Sequence[Part],
+    lives: Sequence[Life],
+    touches: list[Touch],
+    block: torch.Tensor,
+) -> Evidence:
+    """What a layout is checked against: calls' touches and others', the latter where they lie now."""
+    begin, end = block.data_ptr(), block.data_ptr() + block.nbytes
+    ours = {touch.storage: touch for touch in touches}
+    for life, key in zip(lives, native.storage_keys([life.tensor for life in lives]), strict=True):
+        known = ours.get(key)
+        if known is None and (
+            life.use is Use.HELD or life.start is None or not key or not life.tensor.nbytes
+        ):
+            # Constants and bound tensors are somebody else's.
+            continue
+        storage = life.tensor.untyped_storage()
+        first = (known.first if known is not None else life.stop) if life.start is None else life.start
+        address = storage.data_ptr()
+        offset = address - begin if begin <= address < end else -1
+        slot = life.use is not Use.HELD
+        touches.append(Touch(key, first, max(first, life.stop), storage.nbytes(), slot, offset))
+    overwrites = {
+        (part.base + reuse.call, reuse.result, argument)
+        for part in parts
+        for reuse in part.notes.reuses
+        for argument in reuse.arguments
+    }
+    return Evidence(tuple(touches), frozenset(overwrites))
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
 
 
-def _kind(span: _Span) -> int:
+def _kind(span: _Span) -> PlaceKind:
     if span.used(Use.HELD):
-        return _HELD
+        return PlaceKind.HELD
     # What others write as well would be written there again.
     if span.used(Use.GIVEN) and all(life.start is None for life in span.lives):
-        return _GIVEN
+        return PlaceKind.GIVEN
     if span.functional:
         # Only a recorded call can free what another one made.
-        return _FRESH if span.stop == span.touched else _HELD
-    return _SLOT
+        return PlaceKind.FRESH if span.stop == span.touched else PlaceKind.HELD
+    return PlaceKind.SLOT
 
 
 def _passing(parts: Sequence[Part], lives: Sequence[Life], first: int) -> list[Interval]:
@@ -297,38 +401,34 @@ def _spans(
 
 
 def _orders(
-    number: int,
-    spans: Sequence[_Span],
-    kinds: Sequence[int],
-    offsets: dict[int, int],
-    gone: frozenset[int],
-    homes: dict[int, int] | None,
+    number: int, storages: _Storages, *, poison: bool
 ) -> tuple[list[tuple[int, int]], list[int], list[int], list[int]]:
     """What one part has to do: slots with their offsets, what it supplies, frees, and poisons."""
     slots: list[tuple[int, int]] = []
     supplied: list[int] = []
     released: list[int] = []
     poisoned: list[int] = []
-    handed = set() if homes is None else _handed_on(spans, homes)
-    for value, span in enumerate(spans):
+    offsets, moved = storages.offsets, storages.moved
+    handed = _handed_on(storages.spans, storages.homes) if poison else set()
+    for value, (span, kind) in enumerate(zip(storages.spans, storages.kinds, strict=True)):
         place = span.places.get(number)
         if place is None:
             continue
         first, last = number == min(span.places), number == max(span.places)
-        if value in offsets:
+        if kind is PlaceKind.SLOT:
             if first:
                 slots.append((place, offsets[value]))
-            if homes is not None and last and span.stop == span.touched and value not in handed:
+            if poison and last and span.stop == span.touched and value not in handed:
                 poisoned.append(place)
             continue
-        if first and not span.functional and (value in gone or kinds[value] == _GIVEN):
+        if first and not span.functional and (value in moved or kind is PlaceKind.GIVEN):
             supplied.append(place)
-        if last and (value in gone or kinds[value] == _FRESH):
+        if last and kind is PlaceKind.FRESH:
             released.append(place)
     return slots, supplied, released, poisoned
 
 
-def _handed_on(spans: Sequence[_Span], homes: dict[int, int]) -> set[int]:
+def _handed_on(spans: Sequence[_Span], homes: Mapping[int, int]) -> set[int]:
     """Those whose slot holds another one's data from their last call on."""
     begins = {(home, spans[value].start) for value, home in homes.items()}
     return {

@@ -14,9 +14,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_ort_session.plan.memory.layout import PlaceKind
 from torch_ort_session.runtime.recorders.api import Diverged, Finished, RecordingStats, Refused, Shared, Use
 from torch_ort_session.runtime.recorders.tape.aten import Call, OpTraits, facts_of, rewritten, scratch_of
-from torch_ort_session.runtime.recorders.tape.memory import Life, Notes, Part, Reuse, alike, lay_out
+from torch_ort_session.runtime.recorders.tape.memory import (
+    Life,
+    Notes,
+    Part,
+    Reuse,
+    alike,
+    lay_out,
+)
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
 from torch_ort_session.runtime.recorders.tape.prepack import ONEDNN, TRANSPOSED, Prepacked
 
@@ -84,12 +92,15 @@ class TapeRecording:
             if stage is not None
         ]
         saved = [one.tensor for one in shared if one.stop == len(stages)]
-        memory, stats, given = lay_out(self._native, parts, lives, length, block, saved, poison=self._poison)
+        memory, stats, layout, evidence = lay_out(
+            self._native, parts, lives, bases, block, saved, poison=self._poison
+        )
         for recording in recordings:
             recording._block = memory
         calls = sum(recording.stats.calls for recording in recordings)
         views = sum(recording.stats.views for recording in recordings)
-        return Finished(replace(stats, calls=calls, views=views), given)
+        given = frozenset(place.storage for place in layout.of(PlaceKind.GIVEN))
+        return Finished(replace(stats, calls=calls, views=views), given, layout, evidence)
 
     def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Move results' bytes into new tensors; see :meth:`~.recording.Recording.donate`."""
