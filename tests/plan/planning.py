@@ -68,7 +68,7 @@ class Seen:
 
     def captured(self, feed: Mapping[str, Any], keys: Keys = (), **rules: Any) -> CapturedGraph:
         """The capture of a run; its recordings destroy each slot after its last reader."""
-        warm = Warmup(self.program, self.observation, self.static_values, keys)
+        warm = Warmup(self.steps, None, self.observation, self.static_values, keys)
         planned = planned_program(warm, PlanRules(CPU, **rules))
         return capture(planned, feed, tape_recorder(poison=True), Arena(CPU))[0]
 

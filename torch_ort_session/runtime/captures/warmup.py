@@ -29,7 +29,7 @@ from torch_ort_session.runtime.interpreter.program import (
     bind_steps,
     execute,
 )
-from torch_ort_session.runtime.values.results import storages
+from torch_ort_session.runtime.validation.validator import ValidationWord
 
 Keys = tuple[tuple[str, int | bool], ...]
 """Names and values of key feeds."""
@@ -40,13 +40,15 @@ class Warmup:
     """What an observed run showed.
 
     Attributes:
-        program: The steps that were run, with If folded where its predicate is static.
+        steps: The steps that were run, with If folded where its predicate is static.
+        validation: The word that their kernels report bad data into.
         observation: What each value was, and of what is static, or assumed to be, the data.
         static_values: What is static, and what is assumed to be.
         keys: Names and values of the key feeds.
     """
 
-    program: Program
+    steps: Steps
+    validation: ValidationWord | None
     observation: Observation
     static_values: StaticValues
     keys: Keys = ()
@@ -126,7 +128,8 @@ def warm_up(
     places = zip(steps.input_names, steps.inputs, strict=True)
     held = {**observation.static, **{place: fed[name] for name, place in places if name in names}}
     held = {value: kept for value, kept in held.items() if static.constant(value)}
-    warm = Warmup(program, replace(observation, static=held), static, keys)
+    observation = replace(observation, static=held)
+    warm = Warmup(steps, program.validation, observation, static, keys)
     return warm, [values[i] for i in steps.outputs]
 
 
@@ -140,21 +143,17 @@ def planned_program(warm: Warmup, rules: PlanRules) -> PlannedProgram:
     if rules.fuse:
         usable = native.status().usable and native.load()
         rules = replace(rules, fuse=usable and native.has_kernel("elementwise_chain", rules.device.type))
-    observed, held = warm.program.steps, warm.observation.static
+    held = warm.observation.static
     static = {value: kept for value, kept in held.items() if value in warm.static_values.data}
     assumed = {value: kept for value, kept in held.items() if value in warm.static_values.assumed}
-    settled = _with_constants(_without_inputs(observed, warm.static_values.data), static)
-    whole = _with_constants(settled, assumed)
-    plan = make_plan(whole, warm.static_values, warm.observation, rules, warm.keys)
-    fallback = _rebound(warm.program.calls, settled, static)
-    members = _rebound(fallback, whole, assumed)
-    constants = frozenset(storages(whole.template))
-    return PlannedProgram(
-        plan,
-        Program(plan.steps, _calls(plan, members), constants, warm.program.validation),
-        _fallback_calls(plan, fallback) if plan.seams else (),
-        warm,
+    settled = _with_constants(_without_inputs(warm.steps, warm.static_values.data), static)
+    plan = make_plan(
+        _with_constants(settled, assumed), warm.static_values, warm.observation, rules, warm.keys
     )
+    # Bound anew: calls of the observed run may be watched.
+    program = replace(bind_steps(plan.steps), validation=warm.validation)
+    fallback = _fallback_calls(plan, program, settled, assumed) if plan.seams else ()
+    return PlannedProgram(plan, program, fallback, warm)
 
 
 def replanned(planned: PlannedProgram, quarantined: frozenset[tuple[str, str]]) -> PlannedProgram:
@@ -188,36 +187,34 @@ def _with_constants(steps: Steps, constants: Mapping[int, Value]) -> Steps:
     return replace(steps, template=tuple(template))
 
 
-def _rebound(
-    calls: Sequence[BoundStep], steps: Steps, constants: Mapping[int, Value]
+def _fallback_calls(
+    plan: Plan, program: Program, settled: Steps, assumed: Collection[int]
 ) -> tuple[BoundStep, ...]:
-    """Calls of steps of which some values have become constants: host inputs among those are bound once."""
-    if not constants:
-        return tuple(calls)
-    places = [place for place, step in enumerate(steps.items) if not constants.keys().isdisjoint(step.inputs)]
-    again = bind_steps(replace(steps, items=tuple(steps.items[place] for place in places)))
-    bound = dict(zip(places, again.calls, strict=True))
-    return tuple(bound.get(place, call) for place, call in enumerate(calls))
+    """The steps of a plan made callable with nothing assumed, and node by node.
 
-
-def _calls(plan: Plan, members: Sequence[BoundStep]) -> tuple[BoundStep, ...]:
-    """The steps of a plan made callable; only fused ones are bound here."""
-    pairs = list(zip(plan.steps.items, plan.sources, strict=True))
-    fused = tuple(step for step, sources in pairs if len(sources) > 1)
-    bound = iter(bind_steps(replace(plan.steps, items=fused)).calls) if fused else iter(())
-    return tuple(
-        next(bound) if len(sources) > 1 else BoundStep(members[sources[0]].call, step.release, step)
-        for step, sources in pairs
-    )
-
-
-def _fallback_calls(plan: Plan, members: Sequence[BoundStep]) -> tuple[BoundStep, ...]:
-    return tuple(
-        _one_by_one([members[place] for place in sources], step)
-        if len(sources) > 1
-        else BoundStep(members[sources[0]].call, step.release, step)
-        for step, sources in zip(plan.steps.items, plan.sources, strict=True)
-    )
+    Args:
+        plan: The plan.
+        program: Its steps as captures call them.
+        settled: The observed steps, with what is static as constants.
+        assumed: What is assumed to be.
+    """
+    apart = [
+        place
+        for sources in plan.sources
+        for place in sources
+        if len(sources) > 1 or not set(settled.items[place].inputs).isdisjoint(assumed)
+    ]
+    items = tuple(settled.items[place] for place in apart)
+    members = dict(zip(apart, bind_steps(replace(settled, items=items)).calls, strict=True))
+    calls: list[BoundStep] = []
+    for call, sources in zip(program.calls, plan.sources, strict=True):
+        if len(sources) > 1:
+            calls.append(_one_by_one([members[place] for place in sources], call.step))
+        elif sources[0] in members:
+            calls.append(BoundStep(members[sources[0]].call, call.release, call.step))
+        else:
+            calls.append(call)
+    return tuple(calls)
 
 
 def specialised(

@@ -148,7 +148,7 @@ def record(
     before = before_run(state.device, planned.program.validation)
     report, lasting = DeclineReport(()), False
     # Each fused step may be blamed, and then each of its members.
-    for _ in range(2 * len(planned.warm.program.steps.items) + 1):
+    for _ in range(2 * len(planned.warm.steps.items) + 1):
         state.bodies.forget_constants()
         recorder = state.recorder()
         if isinstance(recorder, str):

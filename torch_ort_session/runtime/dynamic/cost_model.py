@@ -80,7 +80,7 @@ def not_worth(planned: PlannedProgram, formals: int) -> str:
         planned: The plan after its observed call.
         formals: How many of its inputs are its own; the others are enclosing values.
     """
-    plan, steps = planned.plan, planned.warm.program.steps
+    plan, steps = planned.plan, planned.warm.steps
     specs, costs = plan.observation.specs, costs_on(plan.rules.device)
     # Node by node: what fusing saves on top is not counted on.
     recorded = [p for region in plan.segments for at in region.positions for p in plan.sources[at]]

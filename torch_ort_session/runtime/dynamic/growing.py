@@ -602,7 +602,7 @@ def _planned(run: _Run, short: ResidualProgram) -> PlannedProgram:
     found = StaticValues(frozenset(fixed | {NOTHING}), still, growing=short.growing)
     observation = replace(seen, specs=(*seen.specs, None), static={})
     rules = replace(plan_rules(run.state), unstable=frozenset())
-    return planned_program(Warmup(program, observation, found), rules)
+    return planned_program(Warmup(program.steps, program.validation, observation, found), rules)
 
 
 def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
