@@ -131,8 +131,8 @@ class Binding:
         engine = self._engine
         with engine.lock:
             room = (capacity_dim, length)
-            made = bind_state(engine.graph, (past, present), tensor, room, self._device_of(past))
-            self._attach(made, length)
+            bound = bind_state(engine.graph, (past, present), tensor, room, self._device_of(past))
+            self._attach(bound, length)
 
     def unbind(self, name: str) -> None:
         """Give up the tensors attached under a name, and with them every capture.
@@ -233,11 +233,11 @@ class Binding:
         """
 
         def act(request: RunRequest) -> bool:
-            found = replay_now(self._state, request)
-            if isinstance(found, bool):
-                return found
-            error = not_replayed(found, self._gone)
-            if isinstance(found, tuple):
+            outcome = replay_now(self._state, request)
+            if isinstance(outcome, bool):
+                return outcome
+            error = not_replayed(outcome, self._gone)
+            if isinstance(outcome, tuple):
                 self._gone = "the last one was retired since its signature was no longer that of the runs"
             raise error
 
@@ -345,19 +345,19 @@ class Binding:
         self._state = self._caches.state(self._state, self._attached.whole_states())
         program, outputs = self._caches.runs(program, names)
         tracer = self._state.tracer
-        told = watch_program(program, fed, tracer) if tracer.observer.on else program
+        watched = watch_program(program, fed, tracer) if tracer.observer.on else program
         modes = RunModes(engine.device, False, engine.options.num_threads)
-        with modes, self._recipients.run(program) as made:
-            return act(RunRequest(told, outputs, keys, fed, self._delivery(ready, names, made)))
+        with modes, self._recipients.run(program) as scope:
+            return act(RunRequest(watched, outputs, keys, fed, self._delivery(ready, names, scope)))
 
     def _ready(self) -> Prepared:
         for bound in self._attached.moved():
             self._attach_again(bound)
         return self._attached.ready()
 
-    def _delivery(self, ready: Prepared, names: tuple[str, ...], made: ValidationScope | None) -> Delivery:
+    def _delivery(self, ready: Prepared, names: tuple[str, ...], scope: ValidationScope | None) -> Delivery:
         def deliver(results: Sequence[Any], owned: Owned) -> list[Any]:
-            nbytes = self._recipients.deliver(made, names, self._caches.given(results), owned)
+            nbytes = self._recipients.deliver(scope, names, self._caches.given(results), owned)
             self._state.dispatcher.counters[counters.DELIVERED] += nbytes
             return []
 

@@ -153,11 +153,11 @@ def _readers(
     graph: Graph, prefix: str = "", outer: dict[str, str] | None = None
 ) -> Iterator[tuple[Node, list[str]]]:
     """Every node with the qualified names of the weights at its inputs (empty where it is none)."""
-    known = {**(outer or {}), **{name: prefix + name for name in graph.initializers}}
+    weights = {**(outer or {}), **{name: prefix + name for name in graph.initializers}}
     for node in graph.nodes:
-        yield node, [known.get(name, "") for name in node.inputs]
+        yield node, [weights.get(name, "") for name in node.inputs]
         for attribute, body in node.subgraphs():
-            yield from _readers(body, f"{prefix}{node.name}/{attribute}/", known)
+            yield from _readers(body, f"{prefix}{node.name}/{attribute}/", weights)
 
 
 def _read_on_host(graph: Graph) -> frozenset[str]:
@@ -185,13 +185,13 @@ def _check_bound(module: SessionModule, incompatible: object) -> None:
 
 def _statistics(graph: Graph) -> frozenset[str]:
     """Float weights that are no parameters in the source framework either."""
-    found: set[str] = set()
+    statistics: set[str] = set()
     for node, names in _readers(graph):
         if node.op == "BatchNormalization":
-            found.update(names[3:5])
+            statistics.update(names[3:5])
         elif node.op in ("QuantizeLinear", "DequantizeLinear"):
-            found.update(names[1:3])
-    return frozenset(found)
+            statistics.update(names[1:3])
+    return frozenset(statistics)
 
 
 def _train_ops(graph: Graph) -> list[UnsupportedOp]:

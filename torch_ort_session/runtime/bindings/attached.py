@@ -53,14 +53,17 @@ def _rows(graph: Graph, targets: Collection[str]) -> Iterator[Decline]:
     symbols = {dim for info in graph.inputs for dim in _dims(info) if isinstance(dim, str)}
     for info in graph.outputs:
         if isinstance(info.type, SequenceType):
-            reason, told = Reason.SEQUENCE, f"{info.name!r} is a {describe(info.type)}, which no tensor holds"
+            reason, message = (
+                Reason.SEQUENCE,
+                f"{info.name!r} is a {describe(info.type)}, which no tensor holds",
+            )
         elif not targets and all(isinstance(dim, int) or dim in symbols for dim in _dims(info)):
-            reason, told = Reason.UNBOUND, f"nothing is bound to {info.name!r}, nor to any other output"
+            reason, message = Reason.UNBOUND, f"nothing is bound to {info.name!r}, nor to any other output"
         else:
             continue
         node = makers.get(info.name)
         where = ("", "", "") if node is None else (node.name, node.op, node.domain)
-        yield Decline(*where, reason, f"{told}; run() hands it over")
+        yield Decline(*where, reason, f"{message}; run() hands it over")
 
 
 def _dims(info: ValueInfo) -> tuple[Dim, ...]:
@@ -294,9 +297,9 @@ class Attached:
         rest = dict(zip(rest, owned(list(rest.values())), strict=True)) if rest else rest
         nbytes = write(moves, ready.written, word)
         if rows:
-            fresh = [put.fresh for _, put in rows]
-            put_rows([cache for cache, _ in rows], fresh, [put.start for _, put in rows], word)
-            nbytes += sum(one.nbytes for one in fresh)
+            entries = [put.fresh for _, put in rows]
+            put_rows([cache for cache, _ in rows], entries, [put.start for _, put in rows], word)
+            nbytes += sum(one.nbytes for one in entries)
         for bound, after in lengths:
             self.set_length(bound, after)
         self.unbound = rest
@@ -328,8 +331,8 @@ class Attached:
 
     def unknown(self, name: str, what: str) -> InputError:
         """An error that says what there is."""
-        known = ", ".join(repr(n) for bound in self for n in dict.fromkeys(bound.key) if n) or "nothing"
-        return InputError(f"{name!r} is not {what}; bound are: {known}", name=name, expected=known)
+        names = ", ".join(repr(n) for bound in self for n in dict.fromkeys(bound.key) if n) or "nothing"
+        return InputError(f"{name!r} is not {what}; bound are: {names}", name=name, expected=names)
 
     def __str__(self) -> str:
         lines = []

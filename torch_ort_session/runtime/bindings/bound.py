@@ -108,8 +108,8 @@ class Bound:
                 f"{self.capacity}; bind a larger tensor, or go back with set_length()"
             )
         if self.appended and after >= length:
-            fresh = after - length
-            return tensor.narrow(dim, length, fresh), value.narrow(dim, length, fresh), after
+            entries = after - length
+            return tensor.narrow(dim, length, entries), value.narrow(dim, length, entries), after
         return tensor.narrow(dim, 0, after), value, after
 
     def misfit(self, what: str) -> InputError:
@@ -119,8 +119,8 @@ class Bound:
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor over the same memory, without gradients and as no subclass."""
-    made = tensor.detach()
-    return made if type(made) is torch.Tensor else made.as_subclass(torch.Tensor)
+    detached = tensor.detach()
+    return detached if type(detached) is torch.Tensor else detached.as_subclass(torch.Tensor)
 
 
 def marks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -208,8 +208,10 @@ def bind_state(
     label = f"state {past!r}"
     _check_type(label, source, checked.dtype, tuple(shape))
     if dim is not None:
-        made = _tensor_type(target)
-        size = made.shape[dim] if made is not None and made.shape is not None else None
+        present_type = _tensor_type(target)
+        size = (
+            present_type.shape[dim] if present_type is not None and present_type.shape is not None else None
+        )
         if isinstance(size, int) and size > checked.shape[dim]:
             holds = checked.shape[dim]
             text = f"{label}: {present!r} is {size} long along dim {dim} and the tensor holds {holds}"
@@ -229,10 +231,10 @@ def fitting(graph: Graph, bound: Bound, value: object) -> torch.Tensor:
     """
     infos = graph.inputs if bound.source else graph.outputs
     info = next(info for info in infos if info.name == bound.name)
-    made = convert(info, value, bound.tensor.device, {})
-    if not isinstance(made, torch.Tensor):
+    tensor = convert(info, value, bound.tensor.device, {})
+    if not isinstance(tensor, torch.Tensor):
         raise bound.misfit("the new value is no tensor")
-    return made
+    return tensor
 
 
 def check_apart(new: Bound, others: Iterable[Bound]) -> None:
@@ -266,11 +268,11 @@ def check_name(name: object) -> None:
 
 def _find(infos: Iterable[ValueInfo], name: str, kind: str) -> ValueInfo:
     check_name(name)
-    known = {info.name: info for info in infos}
-    if name in known:
-        return known[name]
-    hint = meant(name, known)
-    listed = ", ".join(map(repr, known)) or "none"
+    ports = {info.name: info for info in infos}
+    if name in ports:
+        return ports[name]
+    hint = meant(name, ports)
+    listed = ", ".join(map(repr, ports)) or "none"
     text = f"the model has no {kind} {name!r}{hint} (its {kind}s: {listed})"
     raise InputError(text, name=name, got=name, expected=listed)
 

@@ -65,9 +65,9 @@ class Recipients:
             DeviceValidationError: The run met bad data, or the word was not read since the run before.
         """
         if self.group is None:
-            with self.state.validation_scope(program) as made:
+            with self.state.validation_scope(program) as scope:
                 self.firsts = self._counted()
-                yield made
+                yield scope
             return
         word, shown = self.group.word, self._counted()
         word.on = True
@@ -90,37 +90,37 @@ class Recipients:
         Raises:
             DeviceValidationError: A run met bad data, or the word was not read since the run before.
         """
-        made = self.state.validation_scope(program) if self.group is None else None
-        if not isinstance(made, ValidationScope) or made.word.counting:
+        scope = self.state.validation_scope(program) if self.group is None else None
+        if not isinstance(scope, ValidationScope) or scope.word.counting:
             # Routes are told for each run.
             yield
             return
-        made.on_fault = self._put_back
+        scope.on_fault = self._put_back
         try:
-            with made:
-                made.word.on = False
-                self.group, self.lengths, self.firsts = made, [], self._counted()
-                going = Together(made.word, made.word.ticket)
+            with scope:
+                scope.word.on = False
+                self.group, self.lengths, self.firsts = scope, [], self._counted()
+                going = Together(scope.word, scope.word.ticket)
                 try:
                     yield
                 finally:
                     going.over()
                 if self._may_wait(names):
-                    self._defer(made)
+                    self._defer(scope)
         finally:
             self.group = None
-            known = made.word.deferral
-            if made.unread and (known is None or known.ticket is not made.ticket):
+            deferral = scope.word.deferral
+            if scope.unread and (deferral is None or deferral.ticket is not scope.ticket):
                 # It could not be read; whoever can puts the lengths back.
-                Deferral(made.word, made.leave(), self._put_back)
+                Deferral(scope.word, scope.leave(), self._put_back)
 
     def deliver(
-        self, made: ValidationScope | None, names: tuple[str, ...], results: Sequence[Any], owned: Owned
+        self, scope: ValidationScope | None, names: tuple[str, ...], results: Sequence[Any], owned: Owned
     ) -> int:
         """Write the results of a run to where they belong; see :meth:`Attached.deliver`.
 
         Args:
-            made: What the run is made in.
+            scope: What the run is made in.
             names: Of the outputs.
             results: Of the run.
             owned: Gives memory to those that are not bound.
@@ -129,24 +129,24 @@ class Recipients:
             DeviceValidationError: The run met bad data, unless it is asked for later.
             InputError: A result does not fit.
         """
-        if made is None:
+        if scope is None:
             return self.attached.deliver(names, results, owned)
-        if not self._can_ask(made):
+        if not self._can_ask(scope):
             if self.group is None:
-                made.finish()
+                scope.finish()
             else:
-                made.peek()
+                scope.peek()
             return self.attached.deliver(names, results, owned)
         if self.group is None:
             if not self._may_wait(names):
-                made.finish()
+                scope.finish()
                 return self.attached.deliver(names, results, owned)
             self.lengths = []
         before = self.attached.lengths
-        nbytes = self.attached.deliver(names, results, owned, made.word.word)
+        nbytes = self.attached.deliver(names, results, owned, scope.word.word)
         self.lengths.append(before)
         if self.group is None:
-            self._defer(made)
+            self._defer(scope)
         return nbytes
 
     def look(self, names: Iterator[str] | Sequence[str]) -> None:
@@ -157,9 +157,9 @@ class Recipients:
         """
         if self.group is not None:
             self.group.peek()
-        wanted = list(names)
+        outputs = list(names)
         for deferral in self.deferrals:
-            deferral.look(wanted)
+            deferral.look(outputs)
         self._forget()
 
     def settle(self) -> None:
@@ -181,16 +181,16 @@ class Recipients:
     def _counted(self) -> int:
         return sum(self.state.dispatcher.counters[name] for name in _FIRSTS)
 
-    def _can_ask(self, made: ValidationScope) -> bool:
+    def _can_ask(self, scope: ValidationScope) -> bool:
         """Whether everything that is written lies where the word does."""
-        place = made.word.word.device.type
+        place = scope.word.word.device.type
         return all(bound.tensor.device.type == place for bound in self.attached if bound.target)
 
-    def _defer(self, made: ValidationScope) -> None:
+    def _defer(self, scope: ValidationScope) -> None:
         outputs = [bound.target for bound in self.attached if bound.target]
         # Whoever asks by session.check() alone never looks.
         self._forget()
-        self.deferrals.append(Deferral(made.word, made.leave(), self._put_back, outputs))
+        self.deferrals.append(Deferral(scope.word, scope.leave(), self._put_back, outputs))
 
     def _forget(self) -> None:
         self.deferrals = [deferral for deferral in self.deferrals if not deferral.over]

@@ -74,14 +74,14 @@ class Caches:
         """
         if states == self._states:
             return state
-        found = sharing(self._graph, states, state.build)
-        self._states, self._found = states, found
-        return replace(state, graph=self._graph if found is None else found.graph)
+        shared = sharing(self._graph, states, state.build)
+        self._states, self._found = states, shared
+        return replace(state, graph=self._graph if shared is None else shared.graph)
 
     def runs(self, program: Program, names: tuple[str, ...]) -> tuple[Program, tuple[str, ...]]:
         """What runs for a program of the session, and the names of what it gives."""
-        found = self._found
-        return (program, names) if found is None else (found.program, found.names)
+        shared = self._found
+        return (program, names) if shared is None else (shared.program, shared.names)
 
     def given(self, results: Sequence[Any]) -> Sequence[Any]:
         """The results of a run for the outputs of the model."""
@@ -113,9 +113,9 @@ def sharing(
         return None
     places = tuple(dict.fromkeys(starts.values()))
     infos = (ValueInfo(name, TensorType(ElementType.INT64, None)) for name in places)
-    made = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *infos))
+    shared_graph = replace(graph, nodes=tuple(nodes), outputs=(*graph.outputs, *infos))
     outputs = (*names, *places)
-    return Sharing(made, build(made, outputs), outputs, starts)
+    return Sharing(shared_graph, build(shared_graph, outputs), outputs, starts)
 
 
 def _reads(node: Node) -> list[str]:

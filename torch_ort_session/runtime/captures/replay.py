@@ -154,8 +154,8 @@ def _rest(captured: CapturedGraph, frame: Frame, diverged: int) -> tuple[Decline
     }
     rows: tuple[Decline, ...] = ()
     for position, bound in enumerate(captured.planned.fallback_calls[diverged + 1 :], diverged + 1):
-        made = (value for value in bound.step.outputs if value not in plan.static_values.data)
-        if any(assumed.get(value, position) >= diverged for value in made):
+        outputs = (value for value in bound.step.outputs if value not in plan.static_values.data)
+        if any(assumed.get(value, position) >= diverged for value in outputs):
             _call(captured, bound, frame)
             rows += check_guards(bound.step, guards.get(position, ()), frame, names)
         release(bound, frame)
@@ -207,8 +207,8 @@ def watch_capture(captured: CapturedGraph, fed: Mapping[str, Value], observer: O
     rest = list(captured.planned.fallback_calls)
     for number, stage in enumerate(stages if whole is None else ()):
         positions = stage.region.positions
-        told = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
-        for position, bound in zip(positions, told, strict=True):
+        watched = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
+        for position, bound in zip(positions, watched, strict=True):
             rest[position] = bound
     planned = replace(captured.planned, fallback_calls=tuple(rest))
     observer.mark("bind")

@@ -158,10 +158,10 @@ class Dispatcher:
 
     def child(self) -> Dispatcher:
         """A policy that counts and learns with this one; its entries are its own, and end with it."""
-        made = Dispatcher(self.rules)
-        made.counters, made.learnt = self.counters, self.learnt
-        self.children.add(made)
-        return made
+        child = Dispatcher(self.rules)
+        child.counters, child.learnt = self.counters, self.learnt
+        self.children.add(child)
+        return child
 
     def entry(
         self,
@@ -172,21 +172,21 @@ class Dispatcher:
     ) -> tuple[Signature, GraphEntry]:
         """The entry of a run, made when it is new; the oldest one goes when there are too many."""
         signature = signature_of(outputs, fed, self.active(keys) if keys else (), bound)
-        found = self.entries.get(signature)
-        if found is not None:
-            if found is not self.recent:
+        entry = self.entries.get(signature)
+        if entry is not None:
+            if entry is not self.recent:
                 self.entries.move_to_end(signature)
-                self.recent = found
-            return signature, found
+                self.recent = entry
+            return signature, entry
         if self._note_keys(signature.keys):
             return self.entry(outputs, fed, keys, bound)
-        found = self.recent = self.entries[signature] = GraphEntry()
+        entry = self.recent = self.entries[signature] = GraphEntry()
         why = "" if self.rules.allowed is None else self.rules.allowed.refusal(fed)
         if why:
-            found.latched, found.report = True, DeclineReport.of(Reason.UNLISTED, why)
+            entry.latched, entry.report = True, DeclineReport.of(Reason.UNLISTED, why)
             self.count(counters.UNLISTED)
         self._forget()
-        return signature, found
+        return signature, entry
 
     def everything(self) -> Iterator[tuple[Signature, GraphEntry]]:
         """Every entry, those of children last; of each policy the most recently used one first."""
@@ -196,8 +196,10 @@ class Dispatcher:
 
     def latest_capture(self) -> tuple[Signature, GraphEntry] | None:
         """The capture that was used last; None when there is none."""
-        found = ((key, entry) for key, entry in reversed(self.entries.items()) if entry.captured is not None)
-        return next(found, None)
+        captured = (
+            (key, entry) for key, entry in reversed(self.entries.items()) if entry.captured is not None
+        )
+        return next(captured, None)
 
     def active(self, keys: Iterable[str]) -> list[str]:
         """Those key feeds that are part of signatures."""
@@ -352,10 +354,10 @@ class Dispatcher:
     def _loosen(self, report: DeclineReport) -> bool:
         """Run the nodes eagerly whose shapes did not settle; False when that would help none."""
         nodes = {row.node for row in report.rows if row.node and row.reason is Reason.DIVERGED}
-        found = nodes - self.learnt.unstable
-        self.learnt.unstable |= found
-        self.count(counters.LOOSENED, len(found))
-        return bool(found)
+        nodes_now = nodes - self.learnt.unstable
+        self.learnt.unstable |= nodes_now
+        self.count(counters.LOOSENED, len(nodes_now))
+        return bool(nodes_now)
 
     def _latch(self, entry: GraphEntry, message: str = "") -> None:
         entry.latched = True

@@ -188,9 +188,9 @@ class EngineState:
         """The same, as before its first run."""
         dispatcher = Dispatcher(self.dispatcher.rules)
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
-        fresh = replace(self, dispatcher=dispatcher, arena=arena, bodies=bodies)
+        cleared = replace(self, dispatcher=dispatcher, arena=arena, bodies=bodies)
         return replace(
-            fresh, tracer=Tracer(), memo=self.memo.renewed(), reentrancy=Reentrancy(self.reentrancy.abandon)
+            cleared, tracer=Tracer(), memo=self.memo.renewed(), reentrancy=Reentrancy(self.reentrancy.abandon)
         )
 
     def for_body(self, dispatcher: Dispatcher, depth: int) -> EngineState:

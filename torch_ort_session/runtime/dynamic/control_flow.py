@@ -94,10 +94,10 @@ class Bodies:
 
     def plan(self, body: BodySteps, program: Program, device: torch.device) -> BodyPlan:
         """The plan of a body, made when it is first asked for."""
-        found = self.plans.get(body)
-        if found is None:
-            found = self.plans[body] = BodyPlan(facts_of(body, program, device))
-        return found
+        plan = self.plans.get(body)
+        if plan is None:
+            plan = self.plans[body] = BodyPlan(facts_of(body, program, device))
+        return plan
 
     def forget_constants(self) -> None:
         """Let branches that read nothing be computed again."""
@@ -177,14 +177,14 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
     inside = tuple(place for _, place in body.captured)
     names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
     whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
-    found, same, lists = reads(whole), steady(whole), growing_lists(whole)
+    read, same, lists = reads(whole), steady(whole), growing_lists(whole)
     return BodyFacts(
         name=body.name,
         depth=body.depth,
         program=replace(program, steps=whole),
         formals=len(steps.inputs),
         outside=tuple(place for place, _ in body.captured),
-        read=tuple(place in found for place in whole.inputs),
+        read=tuple(place in read for place in whole.inputs),
         steady=tuple(place in same for place in whole.inputs),
         lists=tuple(n for n, place in enumerate(whole.inputs) if place in lists),
         results=tuple(steps.names[output] for output in steps.outputs),
@@ -216,8 +216,8 @@ class BodyPlan:
             note = "computed once: it reads nothing" if self.kept is not None else note
         elif self.dispatcher is not None and self.dispatcher.resting:
             note = "not recorded: no signature comes again"
-        known = () if self.dispatcher is None else reversed(self.dispatcher.entries.items())
-        return {"note": note, "signatures": [_told(signature, entry) for signature, entry in known]}
+        entries = () if self.dispatcher is None else reversed(self.dispatcher.entries.items())
+        return {"note": note, "signatures": [_told(signature, entry) for signature, entry in entries]}
 
     def served(self, state: EngineState) -> tuple[BodyDispatcher, EngineState]:
         """Its policy, which learns with the session's, and a machine that goes by it."""
@@ -311,26 +311,26 @@ class BodyDispatcher(Dispatcher):
         """Add to a counter: what bodies have in common with runs is counted apart."""
         super().count(counters.OF_BODIES.get(name, name), by)
 
-    def of_call(self, names: Sequence[str], given: Sequence[Value]) -> BodyEntry | None:
+    def of_call(self, names: Sequence[str], values: Sequence[Value]) -> BodyEntry | None:
         """The entry of a call, made when it is new; None where none is to be looked for."""
         if self.resting:
             self.resting -= 1
             return None
-        signature = signature_of((), dict(zip(names, given, strict=True)), ())
-        found = self.entries.get(signature)
-        if isinstance(found, BodyEntry):
+        signature = signature_of((), dict(zip(names, values, strict=True)), ())
+        entry = self.entries.get(signature)
+        if isinstance(entry, BodyEntry):
             self.new = 0
-            if found is not self.last:
+            if entry is not self.last:
                 self.entries.move_to_end(signature)
-                self.last = found
-            return found
+                self.last = entry
+            return entry
         self.new += 1
         if self.new > _PATIENCE:
             self.new, self.resting = 0, _REST
-        made = self.last = BodyEntry()
-        self.entries[signature] = made
+        new_entry = self.last = BodyEntry()
+        self.entries[signature] = new_entry
         self._forget()
-        return made
+        return new_entry
 
     def _close(self, entry: GraphEntry) -> None:
         super()._close(entry)
@@ -474,8 +474,8 @@ class BodyCall:
                 same[number] = None if self._is_lent(value) else value
         return writes
 
-    def _result(self, made: Made, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
-        tensor, copied, lendable, source = made
+    def _result(self, result: Made, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
+        tensor, copied, lendable, source = result
         if not copied or (lent and lendable):
             return tensor
         if source >= 0:
@@ -502,43 +502,43 @@ class BodyCall:
         constants = self.facts.program.constants
         return tuple([v if storages((v,)) <= constants else v.clone() for v in plan.kept])  # type: ignore[union-attr]
 
-    def _call(self, given: Sequence[Value]) -> tuple[Value, ...]:
+    def _call(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """A call whose signature is to be looked for."""
         dispatcher, state = self.plan.served(self.state)
-        entry = dispatcher.of_call(self.facts.program.steps.input_names, self._told_apart(given))
+        entry = dispatcher.of_call(self.facts.program.steps.input_names, self._told_apart(values))
         if entry is None:
-            return self._by_steps(given)
+            return self._by_steps(values)
         decision = dispatcher.decide(entry)
         if decision is Decision.REPLAY and entry.ready is not None:
-            return self._replay(entry, entry.ready, given)
+            return self._replay(entry, entry.ready, values)
         entry.runs += 1
         if decision is Decision.EAGER or not dispatcher.has_room():
-            return self._by_steps(given)
+            return self._by_steps(values)
         if decision is Decision.OBSERVE:
-            return self._observe(dispatcher, state, entry, given)
-        return self._record(dispatcher, state, entry, given)
+            return self._observe(dispatcher, state, entry, values)
+        return self._record(dispatcher, state, entry, values)
 
-    def _told_apart(self, given: Sequence[Value]) -> Sequence[Value]:
+    def _told_apart(self, values: Sequence[Value]) -> Sequence[Value]:
         """What a signature is made of: nothing is recorded of how long a list is that only grows."""
-        if not any(isinstance(given[place], tuple) for place in self.facts.lists):
-            return given
+        if not any(isinstance(values[place], tuple) for place in self.facts.lists):
+            return values
         lists = self.facts.lists
-        return [() if n in lists and isinstance(v, tuple) else v for n, v in enumerate(given)]
+        return [() if n in lists and isinstance(v, tuple) else v for n, v in enumerate(values)]
 
-    def _by_steps(self, given: Sequence[Value]) -> tuple[Value, ...]:
+    def _by_steps(self, inputs: Sequence[Value]) -> tuple[Value, ...]:
         steps = self.facts.program.steps
         values = list(steps.template)
-        for place, value in zip(steps.inputs, given, strict=True):
+        for place, value in zip(steps.inputs, inputs, strict=True):
             values[place] = value
         execute(self.facts.program, values)
         return self.keep(tuple([values[output] for output in steps.outputs]))
 
     def _observe(
-        self, dispatcher: BodyDispatcher, state: EngineState, entry: BodyEntry, given: Sequence[Value]
+        self, dispatcher: BodyDispatcher, state: EngineState, entry: BodyEntry, values: Sequence[Value]
     ) -> tuple[Value, ...]:
         facts, program = self.facts, entry.program or self.facts.program
         dispatcher.count(counters.OBSERVED)
-        fed = dict(zip(facts.program.steps.input_names, given, strict=True))
+        fed = dict(zip(facts.program.steps.input_names, values, strict=True))
         source = Source(None, state.build, program, facts.results)
         warm, results = warm_up(source, (), fed, dispatcher.unstable)
         # What is static under the signature is a constant of the plan from now on.
@@ -546,8 +546,8 @@ class BodyCall:
         if met_bad_data(facts.program.validation):
             # Constants would stay as this data made them, and no replay would look at it again.
             return tuple(apart(results, self.lent | fixed))
-        known = {v: held for v, held in warm.observation.static.items() if v in warm.static_values.data}
-        branches = static_branches(program.steps, known)
+        static = {v: held for v, held in warm.observation.static.items() if v in warm.static_values.data}
+        branches = static_branches(program.steps, static)
         if branches:
             # What lies in them is observed in the next call.
             entry.program = bind_steps(inline(program.steps, branches))
@@ -561,7 +561,7 @@ class BodyCall:
         return tuple(apart(results, self.lent | fixed))
 
     def _record(
-        self, dispatcher: BodyDispatcher, state: EngineState, entry: BodyEntry, given: Sequence[Value]
+        self, dispatcher: BodyDispatcher, state: EngineState, entry: BodyEntry, values: Sequence[Value]
     ) -> tuple[Value, ...]:
         facts = self.facts
         places: Places = tuple(
@@ -569,21 +569,21 @@ class BodyCall:
                 torch.empty_like(value, memory_format=torch.contiguous_format).copy_(value)
                 if read and isinstance(value, torch.Tensor)
                 else None
-                for value, read in zip(given, facts.read, strict=True)
+                for value, read in zip(values, facts.read, strict=True)
             ]
         )
-        fed, delivery = _deliveries(facts, places, given)
-        found = record(state, entry, fed, delivery)
-        if isinstance(found, Refused):
+        fed, delivery = _deliveries(facts, places, values)
+        recorded = record(state, entry, fed, delivery)
+        if isinstance(recorded, Refused):
             # Where this call's data is at fault the steps say so, and nothing was declined.
-            results = self._by_steps(given)
+            results = self._by_steps(values)
             if not met_bad_data(facts.program.validation):
-                dispatcher.declined(entry, found.report, lasting=found.lasting)
+                dispatcher.declined(entry, recorded.report, lasting=recorded.lasting)
             return results
-        captured, made = found
+        captured, results_now = recorded
         ready = entry.ready = ready_for(facts, captured, places)
         self._switch(ready)
-        return tuple(apart(made, ready.written))
+        return tuple(apart(results_now, ready.written))
 
     def _switch(self, ready: Ready) -> None:
         self.filled = ready
@@ -594,16 +594,16 @@ class BodyCall:
         return not isinstance(value, _Tensor) or value.untyped_storage()._cdata in self.lent
 
     def _replay(
-        self, entry: BodyEntry, ready: Ready, given: Sequence[Value], failed: Exception | None = None
+        self, entry: BodyEntry, ready: Ready, values: Sequence[Value], failed: Exception | None = None
     ) -> tuple[Value, ...]:
         """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
         facts, (_, state) = self.facts, self.plan.served(self.state)
         self._switch(ready)
         if failed is None:
-            for place, value in zip(ready.places, given, strict=True):
+            for place, value in zip(ready.places, values, strict=True):
                 if place is not None:
                     place.copy_(value)  # type: ignore[arg-type]
-        fed, delivery = _deliveries(facts, ready.places, given)
+        fed, delivery = _deliveries(facts, ready.places, values)
         entry.runs += 1
         request = RunRequest(facts.program, facts.results, frozenset(), fed, delivery)
         results = replay_entry(state, request, entry, failed)
@@ -611,13 +611,13 @@ class BodyCall:
 
 
 def _deliveries(
-    facts: BodyFacts, places: Places, given: Sequence[Value]
+    facts: BodyFacts, places: Places, values: Sequence[Value]
 ) -> tuple[dict[str, Value], Delivery]:
     """What a capture is fed, and what becomes of its results: they stay where they are."""
     names = facts.program.steps.input_names
     fed = {
         name: value if place is None else place
-        for name, place, value in zip(names, places, given, strict=True)
+        for name, place, value in zip(names, places, values, strict=True)
     }
     in_place = frozenset(name for name, place in zip(names, places, strict=True) if place is not None)
     # No recording of a body writes to its places, so that they hold what came in however a replay ends; what

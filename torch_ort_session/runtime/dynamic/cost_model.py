@@ -98,11 +98,11 @@ def not_worth(planned: PlannedProgram, formals: int) -> str:
 
 def reads(steps: Steps) -> frozenset[int]:
     """Values that steps, their bodies or the caller read."""
-    found = set(steps.outputs)
+    inputs_read = set(steps.outputs)
     for step in steps.items:
-        found.update(step.inputs)
-        found.update(outside for body in step.bodies.values() for outside, _ in body.captured)
-    return frozenset(found)
+        inputs_read.update(step.inputs)
+        inputs_read.update(outside for body in step.bodies.values() for outside, _ in body.captured)
+    return frozenset(inputs_read)
 
 
 def steady(steps: Steps) -> frozenset[int]:
@@ -128,8 +128,8 @@ def _copied(steps: Steps, formals: int) -> Sequence[int]:
     are copied once for all, and results are lent to the next trip. Of a branch it is the enclosing values and
     the results.
     """
-    found = reads(steps) - (steady(steps) if formals else frozenset())
-    inside = [value for value in steps.inputs[: formals or None] if value in found]
+    copied = reads(steps) - (steady(steps) if formals else frozenset())
+    inside = [value for value in steps.inputs[: formals or None] if value in copied]
     if formals:
         return inside
     return [

@@ -153,9 +153,9 @@ class Memo:
 
     def child(self) -> Memo:
         """The memo of a binding, which ends with it."""
-        made = Memo(self._limit)
-        self._children.add(made)
-        return made
+        child = Memo(self._limit)
+        self._children.add(child)
+        return child
 
     def renewed(self) -> Memo:
         """The same, as before the first run."""
@@ -169,11 +169,11 @@ class Memo:
             names: Inputs that are bound to tensors of which all is valid.
             views: Makes an empty view plan.
         """
-        found = self._bound
-        if found is None or found.source is not program or found.names != names:
+        bound = self._bound
+        if bound is None or bound.source is not program or bound.names != names:
             self.unbind()
-            found = self._bound = bound_program(program, names, views())
-        return found
+            bound = self._bound = bound_program(program, names, views())
+        return bound
 
     def unbind(self) -> None:
         """Hold no views of bound tensors any more."""
@@ -243,16 +243,16 @@ class Memo:
             program: The full program.
             fold: Folds the branches that key feeds take.
         """
-        found = self._kept.get(form)
-        if found is None:
-            made = program if fold is None or not form[2] else fold(program)
-            found = KeptGrowth(folded=None if made is program else made)
-            self._kept[form] = found
+        entry = self._kept.get(form)
+        if entry is None:
+            folded = program if fold is None or not form[2] else fold(program)
+            entry = KeptGrowth(folded=None if folded is program else folded)
+            self._kept[form] = entry
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)[1].forget()
         else:
             self._kept.move_to_end(form)
-        return found
+        return entry
 
     def distrust(self) -> None:
         """The last run's data was bad: what it showed is not relied on."""
@@ -334,15 +334,15 @@ def shorten(program: Program, kept: KeptGrowth, form: ShapeFamily) -> None:
     if any(rest for _, rest in slopes):
         kept.restart(second)
         return
-    found = find_growth(program.steps, first.observation, second.observation, by, kept.wild)
+    analysis = find_growth(program.steps, first.observation, second.observation, by, kept.wild)
     kept.forget()
-    growing = growing_values(first.observation, second.observation, found, kept.wild)
-    kept.short = residual_program(program.steps, found, growing)
+    growing = growing_values(first.observation, second.observation, analysis, kept.wild)
+    kept.short = residual_program(program.steps, analysis, growing)
     rates = tuple(slope for slope, _ in slopes)
     kept.short = replace(kept.short, slopes=rates, pattern=growth_pattern(form, first.dims, rates))
     # Less may be known when it is made again, never more.
-    known = found.constant.keys() | found.even.keys()
-    kept.first, kept.second = _less(first, known), _less(second, known)
+    values = analysis.constant.keys() | analysis.even.keys()
+    kept.first, kept.second = _less(first, values), _less(second, values)
 
 
 def _less(seen: Seen, wanted: Collection[int]) -> Seen:
@@ -446,13 +446,13 @@ def run_growing(state: EngineState, request: RunRequest, growth: Growth, *, reco
         observer = state.tracer.observer
         program = watch_program(kept.folded, fed, state.tracer) if observer.on else kept.folded
     memo_of(state).noted = None
-    made = _make(_Run(state, program, outputs, growth, fed, kept, recording))
-    if made.captured is None:
-        return deliver(request, made.results, state.device, made.lasting)
+    outcome = _make(_Run(state, program, outputs, growth, fed, kept, recording))
+    if outcome.captured is None:
+        return deliver(request, outcome.results, state.device, outcome.lasting)
     if request.delivery is None:
-        give = made.captured.results_of if made.replayed else made.captured.own_results
-        return give(made.results, fed)
-    return deliver_captured(request, made.captured, made.results)
+        give = outcome.captured.results_of if outcome.replayed else outcome.captured.own_results
+        return give(outcome.results, fed)
+    return deliver_captured(request, outcome.captured, outcome.results)
 
 
 def _make(run: _Run) -> _Made:
@@ -463,10 +463,10 @@ def _make(run: _Run) -> _Made:
     by, short = _distance(run.grown, kept), kept.short
     if short is None or by is None:
         memo_of(run.state).noted = run.grown.form
-        made = _prime(run)
+        outcome = _prime(run)
         primed = counters.PRIMED if short is None else counters.REBUILT
         dispatcher.count(counters.INELIGIBLE if kept.latched else primed)
-        return made
+        return outcome
     if run.state.tracer.observer.on:
         run.state.tracer.observer.note(decision=Decision.GROW.value)
     entry = kept.entry = kept.entry or _entry(run, short)
@@ -481,47 +481,47 @@ def _make(run: _Run) -> _Made:
 
     woven = kept.weave is not None and kept.weave.woven
     try:
-        made = _shortened(run, short, entry, by)
+        outcome = _shortened(run, short, entry, by)
     except AssumptionFailed as failed_assumption:
         return _rebuilt(run, failed_assumption.value, again)
     except Exception as error:
         # Where the feeds are at fault the eager run says so in its own words; else what is kept is.
-        made = again()
+        outcome = again()
         if entry.captured is None:
             kept.latch()
             dispatcher.count(counters.INELIGIBLE)
         else:
             dispatcher.retire(entry, breakage(error))
             dispatcher.count(counters.REBUILT)
-        return made
+        return outcome
     dispatcher.count(counters.GROWN)
     dispatcher.count(counters.SKIPPED, short.dropped)
     dispatcher.count(counters.VIEWS, len(short.views))
     if run.state.verify:
-        return _verified(run, made, again)
-    return _proven(run, made, again) if woven and kept.weave is not None else made
+        return _verified(run, outcome, again)
+    return _proven(run, outcome, again) if woven and kept.weave is not None else outcome
 
 
 def _shortened(run: _Run, short: ResidualProgram, entry: GraphEntry, by: int) -> _Made:
     """A run of what is not known beforehand: replayed, else recorded, else step by step."""
-    state, given, constants = run.state, short.fed(run.fed, by), short.program.constants
+    state, feeds, constants = run.state, short.fed(run.fed, by), short.program.constants
     observer = state.tracer.observer
     if entry.captured is None and run.recording and not entry.latched:
         memo_of(state).noted = run.grown.form
         entry.planned = entry.planned or _planned(run, short)
-        found = record(state, entry, given, None)
-        if not isinstance(found, Refused):
-            run.kept.weave = _weave(run, found[0])
-            return _Made(found[1], constants, found[0])
-        for node in (row.node for row in found.report.rows if row.node and row.reason is Reason.DIVERGED):
+        recorded = record(state, entry, feeds, None)
+        if not isinstance(recorded, Refused):
+            run.kept.weave = _weave(run, recorded[0])
+            return _Made(recorded[1], constants, recorded[0])
+        for node in (row.node for row in recorded.report.rows if row.node and row.reason is Reason.DIVERGED):
             raise AssumptionFailed(_first_result(short, node))
-        state.dispatcher.declined(entry, found.report, lasting=found.lasting)
+        state.dispatcher.declined(entry, recorded.report, lasting=recorded.lasting)
     captured = entry.captured
     if captured is None:
-        program = watch_program(short.program, given, state.tracer) if observer.on else short.program
-        return _Made(by_steps(program, given), constants)
-    watched = watch_capture(captured, given, observer) if observer.on else captured
-    results = _replayed(watched, given, None if observer.on else run.kept.weave)
+        program = watch_program(short.program, feeds, state.tracer) if observer.on else short.program
+        return _Made(by_steps(program, feeds), constants)
+    watched = watch_capture(captured, feeds, observer) if observer.on else captured
+    results = _replayed(watched, feeds, None if observer.on else run.kept.weave)
     state.dispatcher.count(counters.COPIED, captured.memory.static_inputs)
     return _Made(results, constants, captured, replayed=True)
 
@@ -578,10 +578,10 @@ def _weave(run: _Run, captured: CapturedGraph) -> SymbolicTape:
     first, second = run.kept.first, run.kept.second
     assert first is not None and second is not None
     by = second.dims[0] - first.dims[0]
-    known = ((0, first.observation.specs), (by, second.observation.specs))
+    observed = ((0, first.observation.specs), (by, second.observation.specs))
     assert run.kept.short is not None
-    told = [name for _, names, _ in run.kept.short.even for name in names]
-    return SymbolicTape(captured, known, strips_for(run.state.device), told)
+    numbers = [name for _, names, _ in run.kept.short.even for name in names]
+    return SymbolicTape(captured, observed, strips_for(run.state.device), numbers)
 
 
 def _entry(run: _Run, short: ResidualProgram) -> GraphEntry:
@@ -599,48 +599,48 @@ def _planned(run: _Run, short: ResidualProgram) -> PlannedProgram:
     steps = program.steps
     fixed = {value for value, held in enumerate(steps.template) if held is not None}.difference(steps.inputs)
     still = frozenset(range(len(steps.template))) - short.growing
-    found = StaticValues(frozenset(fixed | {NOTHING}), still, growing=short.growing)
+    static_values = StaticValues(frozenset(fixed | {NOTHING}), still, growing=short.growing)
     observation = replace(seen, specs=(*seen.specs, None), static={})
     rules = replace(plan_rules(run.state), unstable=frozenset())
-    return planned_program(Warmup(program.steps, program.validation, observation, found), rules)
+    return planned_program(Warmup(program.steps, program.validation, observation, static_values), rules)
 
 
 def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
     """The run as if nothing were known, and from now on without what was assumed of a value."""
-    made = again()
+    outcome = again()
     kept, dispatcher = run.kept, run.state.dispatcher
     if kept.recorded:
         dispatcher.count(counters.RETIREMENTS)
     kept.wild.add(value)
     _shorten(run)
     dispatcher.count(counters.REBUILT)
-    return made
+    return outcome
 
 
-def _proven(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
+def _proven(run: _Run, outcome: _Made, again: Callable[[], _Made]) -> _Made:
     """Compare the first run of strips with a full one; where they differ there are none from now on."""
     weave, dispatcher = run.kept.weave, run.state.dispatcher
-    assert weave is not None and made.captured is not None
+    assert weave is not None and outcome.captured is not None
     dispatcher.count(counters.PROBES)
     eager = again()
-    if not difference(tuple(run.outputs), made.results, eager.results):
+    if not difference(tuple(run.outputs), outcome.results, eager.results):
         weave.proven = True
-        return made
+        return outcome
     dispatcher.count(counters.MISMATCHES)
-    weave.unravel(made.captured)
+    weave.unravel(outcome.captured)
     return eager
 
 
-def _verified(run: _Run, made: _Made, again: Callable[[], _Made]) -> _Made:
+def _verified(run: _Run, outcome: _Made, again: Callable[[], _Made]) -> _Made:
     """Compare with a full run, and kept views with ones made again; what differs is not done again."""
     dispatcher, kept = run.state.dispatcher, run.kept
     dispatcher.count(counters.PROBES)
     eager = again()
-    wrong = difference(tuple(run.outputs), made.results, eager.results)
+    wrong = difference(tuple(run.outputs), outcome.results, eager.results)
     if not wrong and kept.short is not None:
         wrong = view_difference(run.program, kept.short.views)
     if not wrong:
-        return made
+        return outcome
     dispatcher.count(counters.MISMATCHES)
     kept.latch()
     return eager

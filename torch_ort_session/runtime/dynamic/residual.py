@@ -83,13 +83,13 @@ class ResidualProgram:
             fed: Its feeds.
             by: How much the first grown dim has grown.
         """
-        given: dict[str, Any] = {**fed, BY: by}
+        feeds: dict[str, Any] = {**fed, BY: by}
         for even, names, wants_tensor in self.even:
             flat = [base + slope * by for base, slope in zip(even.base, even.slope, strict=True)]
             numbers = torch.tensor(flat).view(even.shape) if wants_tensor else Numbers(even.shape, flat)
             for name in names:
-                given[name] = numbers
-        return given
+                feeds[name] = numbers
+        return feeds
 
 
 class AssumptionFailed(SessionError):
@@ -100,28 +100,28 @@ class AssumptionFailed(SessionError):
         self.value = value
 
 
-def residual_program(steps: Steps, found: GrowthAnalysis, growing: Collection[int]) -> ResidualProgram:
+def residual_program(steps: Steps, analysis: GrowthAnalysis, growing: Collection[int]) -> ResidualProgram:
     """Bind steps again, without those whose results are known.
 
     Args:
         steps: All steps.
-        found: What is known of runs whose feeds grow.
+        analysis: What is known of runs whose feeds grow.
         growing: Ids of values that grow.
 
     Returns:
         The rest; its slopes and its pace are to be filled in.
     """
-    items = tuple(step for place, step in enumerate(steps.items) if place not in found.dropped)
-    numbers, tensors = _readers(items, steps.outputs, found)
+    items = tuple(step for place, step in enumerate(steps.items) if place not in analysis.dropped)
+    numbers, tensors = _readers(items, steps.outputs, analysis)
     template: list[Any] = [*steps.template, None]
-    for value, held in found.constant.items():
+    for value, held in analysis.constant.items():
         if value in numbers or value in tensors:
             template[value] = held
     by = len(steps.template)
     even: dict[tuple[Even, bool], list[int]] = {}
-    for value, known in found.even.items():
+    for value, numbers_of in analysis.even.items():
         if value in numbers or value in tensors:
-            even.setdefault((known, value in tensors), []).append(value)
+            even.setdefault((numbers_of, value in tensors), []).append(value)
     placed = [value for values in even.values() for value in values]
     program = bind_steps(
         replace(
@@ -133,7 +133,7 @@ def residual_program(steps: Steps, found: GrowthAnalysis, growing: Collection[in
             names=(*steps.names, BY),
         )
     )
-    assumed = dict(found.assumed.values())
+    assumed = dict(analysis.assumed.values())
     calls = tuple(
         replace(
             bound,
@@ -145,16 +145,18 @@ def residual_program(steps: Steps, found: GrowthAnalysis, growing: Collection[in
         program=replace(program, calls=calls),
         slopes=(),
         pattern=None,
-        even=tuple((known, tuple(steps.names[v] for v in vs), wants) for (known, wants), vs in even.items()),
+        even=tuple(
+            (numbers_of, tuple(steps.names[v] for v in vs), wants) for (numbers_of, wants), vs in even.items()
+        ),
         growing=frozenset((*growing, by)),
-        dropped=len(found.dropped),
-        views=find_views(steps, found.dropped, found.constant),
+        dropped=len(analysis.dropped),
+        views=find_views(steps, analysis.dropped, analysis.constant),
         random=any(step.kernel.varies or step.bodies for step in items),
     )
 
 
 def _readers(
-    items: tuple[Step, ...], outputs: tuple[int, ...], found: GrowthAnalysis
+    items: tuple[Step, ...], outputs: tuple[int, ...], analysis: GrowthAnalysis
 ) -> tuple[set[int], set[int]]:
     """Known values that are read as numbers, and those that are read as tensors."""
     numbers: set[int] = set()
@@ -163,8 +165,8 @@ def _readers(
         for param, value in zip(input_params(step.kernel, len(step.inputs)), step.inputs, strict=True):
             (numbers if param.read else tensors).add(value)
         tensors.update(outside for body in step.bodies.values() for outside, _ in body.captured)
-    known = found.constant.keys() | found.even.keys()
-    return numbers & known, tensors & known
+    values = analysis.constant.keys() | analysis.even.keys()
+    return numbers & values, tensors & values
 
 
 def _checked(call: Call, assumed: Sequence[tuple[int, Even]], by: int) -> Call:

@@ -122,7 +122,7 @@ def grown_since(before: Signature, after: Signature) -> Growth | None:
     small: Any = None
     large: Any = None
     shape: tuple[int, ...] = ()
-    found: list[int] = []
+    grown: list[int] = []
     for old, new in zip(before.feeds, after.feeds, strict=True):
         if old == new:
             forms.append(new)
@@ -136,8 +136,8 @@ def grown_since(before: Signature, after: Signature) -> Growth | None:
                 return None
             pairs = list(zip(small, large, strict=True))
             shape = tuple([_GROWN if a < b else b for a, b in pairs])
-            found = [b for a, b in pairs if a < b]
-        dims += found
+            grown = [b for a, b in pairs if a < b]
+        dims += grown
         forms.append((new[0], new[1], shape, new[3]))
     if not dims:
         return None

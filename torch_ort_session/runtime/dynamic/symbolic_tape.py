@@ -74,9 +74,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given = func(*args, **(kwargs or {}))
+        outcome = func(*args, **(kwargs or {}))
         facts = facts_of(func)
-        results = list(given) if isinstance(given, list | tuple) else [given]
+        results = list(outcome) if isinstance(outcome, list | tuple) else [outcome]
         if facts.refusal or facts.random or not all(isinstance(r, torch.Tensor) for r in results):
             self.calls = None
         elif self.calls is not None:
@@ -85,30 +85,30 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 # Else the default dtype of a later run would decide.
                 arguments[facts.dtype] = results[0].dtype
             self.calls.append((facts.name, arguments, results))
-        return given
+        return outcome
 
 
 def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors
 
 
 def seen_of(
     calls: list[tuple[tuple[str, str], list[Any], list[torch.Tensor]]] | None,
     read: dict[int, torch.Tensor],
-    made: dict[int, Any],
+    outputs: dict[int, Any],
 ) -> Seen | None:
     """What a step came to, without its tensors: none of them is held.
 
     Args:
         calls: Its calls, with their tensors; None where one of them cannot be repeated.
         read: What it read, by id.
-        made: What it made, by id.
+        outputs: What it made, by id.
 
     Returns:
         None where the step cannot be repeated.
@@ -117,15 +117,15 @@ def seen_of(
     if len(places) < len(read):
         # Which of two inputs a call was given is not to be told when both are one tensor.
         return None
-    found = []
+    traced = []
     for at, (name, arguments, results) in enumerate(calls or ()):
-        told = [_placed(argument, places) for argument in arguments]
+        placed = [_placed(argument, places) for argument in arguments]
         for number, result in enumerate(results):
             places.setdefault(id(result), Place(NOTHING, at, number))
-        found.append(Call(name, told, [places[id(result)] for result in results]))
-    if calls is None or any(id(tensor) not in places for tensor in made.values()):
+        traced.append(Call(name, placed, [places[id(result)] for result in results]))
+    if calls is None or any(id(tensor) not in places for tensor in outputs.values()):
         return None
-    return Seen(found, {v: (places[id(tensor)], tuple(tensor.shape)) for v, tensor in made.items()})
+    return Seen(traced, {v: (places[id(tensor)], tuple(tensor.shape)) for v, tensor in outputs.items()})
 
 
 def _placed(argument: Any, places: dict[int, Place]) -> Any:
@@ -139,19 +139,19 @@ def _placed(argument: Any, places: dict[int, Place]) -> Any:
 
 def handed_on(seen: Seen) -> list[int]:
     """Values that a step read and handed on to a call, or gave back as they were; by id."""
-    given = [place for call in seen.calls for place in _flat(call.arguments)]
-    given += [place for place, _ in seen.made.values()]
-    return [place.value for place in given if place.call < 0]
+    refs = [place for call in seen.calls for place in _flat(call.arguments)]
+    refs += [place for place, _ in seen.made.values()]
+    return [place.value for place in refs if place.call < 0]
 
 
 def _flat(values: Sequence[Any]) -> list[Place]:
-    found: list[Place] = []
+    refs: list[Place] = []
     for value in values:
         if isinstance(value, Place):
-            found.append(value)
+            refs.append(value)
         elif isinstance(value, list):
-            found += _flat(value)
-    return found
+            refs += _flat(value)
+    return refs
 
 
 _TRANSPARENT = frozenset(
@@ -193,18 +193,18 @@ class SymbolicTape:
     def __init__(
         self,
         captured: CapturedGraph,
-        known: Sequence[tuple[int, Sequence[Spec | None]]],
+        observed: Sequence[tuple[int, Sequence[Spec | None]]],
         make: Callable[[int], NativeStrip] | None,
-        told: Collection[str] = (),
+        numbers: Collection[str] = (),
     ) -> None:
         self.stages = captured.stages
         self.steps = captured.plan.steps
-        self.known = known
+        self.known = observed
         self.make = make
         self.traces: list[_Trace] = []
         self.current: dict[tuple[int, int], Seen] = {}
         places = zip(self.steps.input_names, self.steps.inputs, strict=True)
-        self.told = frozenset(place for name, place in places if name in told)
+        self.told = frozenset(place for name, place in places if name in numbers)
         self.proven = make is None
 
     @property
@@ -231,8 +231,8 @@ class SymbolicTape:
                 tracer = Tracer()
                 with tracer:
                     bound.call(values)
-                made = {value: values[value] for value in bound.step.outputs if value != NOTHING}
-                seen = seen_of(tracer.calls, read, made)
+                outputs = {value: values[value] for value in bound.step.outputs if value != NOTHING}
+                seen = seen_of(tracer.calls, read, outputs)
                 if seen is not None:
                     self.current[number, place] = seen
             for value in bound.release:
@@ -289,9 +289,9 @@ class SymbolicTape:
             return [bound for _, bound in stretch]
         first, second = self.traces
         pairs = [(first.seen[number, place], second.seen[number, place]) for place, _ in stretch]
-        made = {value for _, bound in stretch for value in bound.step.outputs}
-        given = list(dict.fromkeys(v for seen, _ in pairs for v in handed_on(seen) if v not in made))
-        strip = _Strip(self.make(len(given)), given, (first.by, second.by), self.known)
+        outputs = {value for _, bound in stretch for value in bound.step.outputs}
+        inputs = list(dict.fromkeys(v for seen, _ in pairs for v in handed_on(seen) if v not in outputs))
+        strip = _Strip(self.make(len(inputs)), inputs, (first.by, second.by), self.known)
         for at, ((_, bound), pair) in enumerate(zip(stretch, pairs, strict=True)):
             try:
                 strip.add(bound.step, *pair)
@@ -299,9 +299,9 @@ class SymbolicTape:
                 before, after = self._strip(number, stretch[:at]), self._strip(number, stretch[at + 1 :])
                 return [*before, bound, *after]
         released = tuple(value for _, bound in stretch for value in bound.release)
-        wanted = [value for value in strip.slots if value in made and value not in released]
+        results = [value for value in strip.slots if value in outputs and value not in released]
         by = self.steps.inputs[-1]
-        return [BoundStep(strip.call(wanted, by), released, stretch[0][1].step)]
+        return [BoundStep(strip.call(results, by), released, stretch[0][1].step)]
 
 
 class _Unlike(Exception):
@@ -323,16 +323,16 @@ class _Strip:
     def __init__(
         self,
         native: NativeStrip,
-        given: list[int],
+        inputs: list[int],
         runs: tuple[int, int],
-        known: Sequence[tuple[int, Sequence[Spec | None]]],
+        observed: Sequence[tuple[int, Sequence[Spec | None]]],
     ) -> None:
         self.native = native
-        self.given = given
+        self.given = inputs
         self.runs = runs
-        self.known = known
-        self.slots = {value: slot for slot, value in enumerate(given)}
-        self.count = len(given)
+        self.known = observed
+        self.slots = {value: slot for slot, value in enumerate(inputs)}
+        self.count = len(inputs)
 
     def add(self, step: Step, one: Seen, other: Seen) -> None:
         """Append a step.
@@ -365,23 +365,23 @@ class _Strip:
             last = forms if at == len(rows) - 1 else []
             self.native.add(name, overload, arguments, tensors, grown, results, last)
 
-    def call(self, wanted: list[int], by: int) -> Callable[[Frame], None]:
+    def call(self, results: list[int], by: int) -> Callable[[Frame], None]:
         """What runs it.
 
         Args:
-            wanted: Values that others read.
+            results: Values that others read.
             by: Id of the value that tells how much a run has grown.
         """
-        self.native.finish([self.slots[value] for value in wanted])
-        run, given = self.native.run, tuple(self.given)
+        self.native.finish([self.slots[value] for value in results])
+        run, inputs = self.native.run, tuple(self.given)
         values_of = {slot: value for value, slot in self.slots.items()}
-        outputs = tuple(wanted)
+        outputs = tuple(results)
 
         def call_strip(values: Frame) -> None:
-            made = run([values[value] for value in given], values[by])
-            if isinstance(made, int):
-                raise AssumptionFailed(values_of[made])
-            for value, tensor in zip(outputs, made, strict=True):
+            outcome = run([values[value] for value in inputs], values[by])
+            if isinstance(outcome, int):
+                raise AssumptionFailed(values_of[outcome])
+            for value, tensor in zip(outputs, outcome, strict=True):
                 values[value] = tensor
 
         return call_strip

@@ -246,20 +246,20 @@ class Engine:
         Raises:
             ModelError: A name is no value of the model.
         """
-        known = self._programs.get(names)
-        if known is None:
+        compiled = self._programs.get(names)
+        if compiled is None:
             program = self.state.build(self.graph, names)
             candidates = key_feed_candidates(program.steps)
             places = zip(program.steps.input_names, program.steps.inputs, strict=True)
             keys = frozenset(name for name, place in places if place in candidates)
             on_host = program.steps.host_inputs
             feeds_of = FeedConverter(self.graph.inputs, self.graph.initializers, self.device, on_host)
-            known = self._programs[names] = OutputProgram(program, keys, feeds_of)
+            compiled = self._programs[names] = OutputProgram(program, keys, feeds_of)
             while len(self._programs) > _PROGRAMS:
                 self._programs.popitem(last=False)
         else:
             self._programs.move_to_end(names)
-        return known
+        return compiled
 
     def release_memory(self) -> None:
         """Drop every capture and its memory, at the end of a run within one."""

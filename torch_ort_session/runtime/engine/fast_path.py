@@ -175,12 +175,12 @@ def _giver(donation: OutputDonation) -> Callable[[list[torch.Tensor]], list[Any]
 
 
 def try_replay(
-    known: FastReplay, state: EngineState, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
+    fast: FastReplay, state: EngineState, outputs: tuple[str, ...] | None, feed: Mapping[str, Any]
 ) -> list[Any] | Exception | None:
     """Replay a run that is like the one before.
 
     Args:
-        known: What it must be like.
+        fast: What it must be like.
         state: What runs need.
         outputs: Requested output names; None for the model's.
         feed: What came, by name.
@@ -193,13 +193,13 @@ def try_replay(
         DeviceValidationError: A kernel met bad data, or nobody has asked whether one did in the run before.
     """
     dispatcher = state.dispatcher
-    if known.entry is not dispatcher.recent or known.entry.captured is not known.captured:
+    if fast.entry is not dispatcher.recent or fast.entry.captured is not fast.captured:
         return None
-    if known.captured.stamp is not dispatcher.rules.stamp:
+    if fast.captured.stamp is not dispatcher.rules.stamp:
         return None
-    if not known.usual if outputs is None else known.outputs != outputs:
+    if not fast.usual if outputs is None else fast.outputs != outputs:
         return None
-    feeds = known.feeds
+    feeds = fast.feeds
     native = feeds.native
     writes: Sequence[tuple[torch.Tensor, Value]] = ()
     if native is None or forward_ad._current_level >= 0 or not native.take(feed):
@@ -207,26 +207,26 @@ def try_replay(
         if taken is None:
             return None
         writes = taken
-    word = known.validation
+    word = fast.validation
     if word is not None:
         if word.ticket is not None:
             word.refuse()
-        if not known.checks:
+        if not fast.checks:
             # Nothing of the recording would write to it.
             word = None
     try:
-        flagged = replay_whole(known.recording, writes, None if word is None else word.word)
+        flagged = replay_whole(fast.recording, writes, None if word is None else word.word)
     except Exception as error:
         return error
-    known.entry.runs += 1
+    fast.entry.runs += 1
     counted = dispatcher.counters
     counted[counters.REPLAYS] += 1
-    counted[counters.COPIED] += known.captured.memory.static_inputs
+    counted[counters.COPIED] += fast.captured.memory.static_inputs
     if flagged and word is not None:
         fault = word.peek()
         if fault is not None:
             raise fault.error()
-    return known.give(list(known.results))
+    return fast.give(list(fast.results))
 
 
 def _take(feeds: FastFeeds, feed: Mapping[str, Any]) -> list[tuple[torch.Tensor, Value]] | None:

@@ -31,21 +31,21 @@ Symbols: TypeAlias = dict[str, tuple[int, str, int]]
 _HOST = torch.device("cpu")
 
 
-def check_names(feed: Mapping[str, object], known: Sequence[str], required: Sequence[str]) -> None:
+def check_names(feed: Mapping[str, object], names: Sequence[str], required: Sequence[str]) -> None:
     """Refuse unknown and missing names.
 
     Args:
         feed: What came.
-        known: Every input name of the model.
+        names: Every input name of the model.
         required: Those without a default.
 
     Raises:
         InputError: A name is unknown, or a required one is missing.
     """
     for name in feed:
-        if name not in known:
-            hint = meant(str(name), known)
-            listed = ", ".join(repr(item) for item in known) or "none"
+        if name not in names:
+            hint = meant(str(name), names)
+            listed = ", ".join(repr(item) for item in names) or "none"
             raise InputError(
                 f"the model has no input {name!r}{hint} (its inputs: {listed})",
                 name=str(name),
@@ -55,11 +55,11 @@ def check_names(feed: Mapping[str, object], known: Sequence[str], required: Sequ
     missing = [name for name in required if name not in feed]
     if missing:
         listed = ", ".join(repr(name) for name in missing)
-        given = ", ".join(repr(name) for name in feed) or "nothing"
+        fed = ", ".join(repr(name) for name in feed) or "nothing"
         raise InputError(
-            f"required input(s) {listed} are missing; {given} was fed",
+            f"required input(s) {listed} are missing; {fed} was fed",
             name=missing[0],
-            got=given,
+            got=fed,
             expected=listed,
         )
 

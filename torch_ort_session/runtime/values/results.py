@@ -76,15 +76,15 @@ def wanted_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def storages(values: Iterable[Any]) -> set[int]:
     """Addresses of the memory behind tensors, those inside of sequences included."""
-    found: set[int] = set()
+    addresses: set[int] = set()
     for value in values:
         if isinstance(value, torch.Tensor):
             storage = _storage(value)
             if storage is not None:
-                found.add(storage.data_ptr())
+                addresses.add(storage.data_ptr())
         elif isinstance(value, tuple):
-            found |= storages(value)
-    return found
+            addresses |= storages(value)
+    return addresses
 
 
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
@@ -99,13 +99,13 @@ def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
 
 def storage_ids(values: Iterable[Any]) -> set[int]:
     """Identities of the storages behind tensors: they stay when a replay changes a storage's memory."""
-    found: set[int] = set()
+    identities: set[int] = set()
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.add(value.untyped_storage()._cdata)
+            identities.add(value.untyped_storage()._cdata)
         elif isinstance(value, tuple):
-            found |= storage_ids(value)
-    return found
+            identities |= storage_ids(value)
+    return identities
 
 
 def apart(results: Iterable[Any], lasting: frozenset[int]) -> list[Any]:

@@ -75,10 +75,10 @@ class Mask:
     def made(self, feed: Mapping[str, object]) -> torch.Tensor | None:
         """Ones, as large as the feeds; None where they do not tell."""
         sizes = [self._size(feed, dim) if isinstance(dim, str) else dim for dim in self.dims]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes):
+        dims = [size for size in sizes if size is not None]
+        if len(dims) < len(sizes):
             return None
-        return torch.ones(known, dtype=self.dtype, device=self.device)
+        return torch.ones(dims, dtype=self.dtype, device=self.device)
 
     def _size(self, feed: Mapping[str, object], symbol: str) -> int | None:
         where = self.symbols.get(symbol, ())
@@ -105,17 +105,17 @@ class Padding:
         """The feed with the masks that it leaves out."""
         for mask in self.masks:
             if mask.name not in feed:
-                made = mask.made(feed)
-                if made is not None:
-                    feed = {**feed, mask.name: made}
+                mask_tensor = mask.made(feed)
+                if mask_tensor is not None:
+                    feed = {**feed, mask.name: mask_tensor}
         return feed
 
     def stretches(self, outputs: Sequence[str], fed: Mapping[str, Value]) -> tuple[Stretch, ...]:
         """What is padded in a run for some outputs; nothing where it asks for other values than outputs."""
         if not self.outputs.issuperset(outputs):
             return ()
-        found = (rule.stretch(fed) for rule in self.rules)
-        return tuple([stretch for stretch in found if stretch is not None])
+        stretches = (rule.stretch(fed) for rule in self.rules)
+        return tuple([stretch for stretch in stretches if stretch is not None])
 
     def __str__(self) -> str:
         return "\n".join(
@@ -220,17 +220,17 @@ def _rule(bucket: Bucket, inputs: Sequence[Port], outputs: Sequence[Port]) -> Ru
     for name in bucket.results:
         if all(port.name != name for port in outputs):
             raise unknown("buckets", "output", name, [port.name for port in outputs])
-    found = [(port.name, axis) for port in outputs for axis in _cut_dims(bucket, port)]
-    return Rule(bucket, where, tuple(found))
+    cut_dims = [(port.name, axis) for port in outputs for axis in _cut_dims(bucket, port)]
+    return Rule(bucket, where, tuple(cut_dims))
 
 
 def _cut_dims(bucket: Bucket, port: Port) -> tuple[int, ...]:
     """The dims of an output that carry the symbol."""
-    given, dims = bucket.results.get(port.name), port.shape
-    if given is not None:
-        if dims is not None and any(axis >= len(dims) for axis in given):
-            raise InputError(f"buckets: output {port} has no dims {list(given)}", name=port.name)
-        return given
+    listed, dims = bucket.results.get(port.name), port.shape
+    if listed is not None:
+        if dims is not None and any(axis >= len(dims) for axis in listed):
+            raise InputError(f"buckets: output {port} has no dims {list(listed)}", name=port.name)
+        return listed
     if port.dtype is None or dims is None or any(_doubtful(dim, bucket.symbol) for dim in dims):
         raise InputError(
             f"buckets: the model does not tell which dims of output {port} carry {bucket.symbol!r}; say it "
@@ -251,8 +251,8 @@ def _check_padding(port: Port, value: float) -> None:
     wrong = "it holds no numbers"
     if port.dtype is not None:
         try:
-            made = torch.full((), value, dtype=port.dtype)
-            if made.is_floating_point() or made.is_complex() or made.item() == value:
+            filled = torch.full((), value, dtype=port.dtype)
+            if filled.is_floating_point() or filled.is_complex() or filled.item() == value:
                 return
             wrong = f"{port.dtype} has no {value}"
         except (RuntimeError, OverflowError) as error:
@@ -267,17 +267,17 @@ def _mask(port: Port, inputs: Sequence[Port], device: torch.device) -> Mask:
 
 
 def _by_name(where: Sequence[Place]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    axes: dict[str, list[int]] = {}
     for name, axis in where:
-        found.setdefault(name, []).append(axis)
-    return found
+        axes.setdefault(name, []).append(axis)
+    return axes
 
 
 def _padded(tensor: torch.Tensor, axes: Sequence[int], size: int, fill: float) -> torch.Tensor:
     dims = [size if axis in axes else dim for axis, dim in enumerate(tensor.shape)]
-    made = tensor.new_full(dims, fill)
-    made[tuple([slice(0, dim) for dim in tensor.shape])].copy_(tensor)
-    return made
+    padded = tensor.new_full(dims, fill)
+    padded[tuple([slice(0, dim) for dim in tensor.shape])].copy_(tensor)
+    return padded
 
 
 def _size_in(feed: Mapping[str, object], where: Sequence[Place]) -> int | None:
@@ -323,16 +323,16 @@ class Allowed:
 
     def refusal(self, fed: Mapping[str, Value]) -> str:
         """Why a run on these feeds is not captured; empty when it may be."""
-        found = {
-            name: size_of(fed, self.symbols[name]) if isinstance(wanted, int) else _dims_if_any(fed.get(name))
+        sizes = {
+            name: size_of(fed, self.symbols[name]) if isinstance(size, int) else _dims_if_any(fed.get(name))
             for entry in self.entries
-            for name, wanted in entry.items()
+            for name, size in entry.items()
         }
-        if any(all(found[name] == wanted for name, wanted in entry.items()) for entry in self.entries):
+        if any(all(sizes[name] == size for name, size in entry.items()) for entry in self.entries):
             return ""
         listed = "; ".join(_told(entry) for entry in self.entries[:_SHOWN])
         more = f" and {len(self.entries) - _SHOWN} more" if len(self.entries) > _SHOWN else ""
-        return f"{_told(found)} is none of those in capture_only: {listed}{more}"
+        return f"{_told(sizes)} is none of those in capture_only: {listed}{more}"
 
 
 def allowed(
@@ -349,46 +349,46 @@ def allowed(
     """
     if entries is None:
         return None
-    known, ports = symbols_of(inputs), {port.name: port for port in inputs}
+    symbols, ports = symbols_of(inputs), {port.name: port for port in inputs}
     used: dict[str, tuple[Place, ...]] = {}
     for entry in entries:
-        for name, wanted in entry.items():
-            if isinstance(wanted, int) and name in ports and name not in known:
+        for name, size in entry.items():
+            if isinstance(size, int) and name in ports and name not in symbols:
                 raise _mixed_up(
                     name,
                     f"is an input, {describe(ports[name].type)}: it is given all of its dims, as a tuple",
                 )
-            if not isinstance(wanted, int) and name in known and name not in ports:
+            if not isinstance(size, int) and name in symbols and name not in ports:
                 advice = "is given one size, as an int; for several sizes write several entries"
                 raise _mixed_up(name, f"is a symbolic dim and {advice}")
-            if isinstance(wanted, int):
-                used[name] = places(name, known, "capture_only")
+            if isinstance(size, int):
+                used[name] = places(name, symbols, "capture_only")
             elif name not in ports:
                 raise unknown("capture_only", "input", name, ports)
             else:
-                _check_dims(ports[name], wanted)
+                _check_dims(ports[name], size)
     return Allowed(tuple(entries), used)
 
 
 def symbols_of(ports: Iterable[Port]) -> dict[str, tuple[Place, ...]]:
     """Where each symbolic dim of some inputs or outputs stands, in order."""
-    found: dict[str, tuple[Place, ...]] = {}
+    symbols: dict[str, tuple[Place, ...]] = {}
     for port in ports:
         for axis, dim in enumerate(port.shape or ()):
             if isinstance(dim, str):
-                found[dim] = (*found.get(dim, ()), (port.name, axis))
-    return found
+                symbols[dim] = (*symbols.get(dim, ()), (port.name, axis))
+    return symbols
 
 
-def places(symbol: str, known: Mapping[str, tuple[Place, ...]], option: str) -> tuple[Place, ...]:
+def places(symbol: str, symbols: Mapping[str, tuple[Place, ...]], option: str) -> tuple[Place, ...]:
     """Where a symbolic dim stands.
 
     Raises:
         InputError: No input has it.
     """
-    if symbol not in known:
-        raise unknown(option, "symbolic dim", symbol, known)
-    return known[symbol]
+    if symbol not in symbols:
+        raise unknown(option, "symbolic dim", symbol, symbols)
+    return symbols[symbol]
 
 
 def size_of(fed: Mapping[str, Value], where: Iterable[Place]) -> int | None:
@@ -400,9 +400,9 @@ def size_of(fed: Mapping[str, Value], where: Iterable[Place]) -> int | None:
     return None
 
 
-def unknown(option: str, what: str, name: str, known: Iterable[str]) -> InputError:
+def unknown(option: str, what: str, name: str, names: Iterable[str]) -> InputError:
     """An error for a name in the options that the model does not have."""
-    listed = sorted(known)
+    listed = sorted(names)
     hint = meant(name, listed)
     shown = ", ".join(map(repr, listed)) or "none"
     return InputError(

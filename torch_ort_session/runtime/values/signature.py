@@ -96,8 +96,8 @@ def signature_of(
     if not keys:
         return _new(Signature, (outputs, feeds, (), bound, torch.get_num_threads()))
     numbers = [(name, _number(fed[name])) for name in keys if name in fed]
-    told = tuple([(name, number) for name, number in numbers if number is not None])
-    return Signature(outputs, feeds, told, bound, torch.get_num_threads())
+    held = tuple([(name, number) for name, number in numbers if number is not None])
+    return Signature(outputs, feeds, held, bound, torch.get_num_threads())
 
 
 def _number(value: Value) -> int | bool | None:
@@ -131,46 +131,46 @@ _WORDS = ("name", "role", "dtype", "shape", "valid part", "stride", "address", "
 
 def changes(old: Signature, new: Signature) -> list[str]:
     """One text a difference; empty when the two are equal."""
-    found: list[str] = []
+    texts: list[str] = []
     if old.outputs != new.outputs:
-        found.append(f"the outputs were {', '.join(old.outputs)} and are {', '.join(new.outputs)}")
-    found += _bound(old, new)
-    found += _feeds(old, new, {form.name for form in (*old.bound, *new.bound)})
+        texts.append(f"the outputs were {', '.join(old.outputs)} and are {', '.join(new.outputs)}")
+    texts += _bound(old, new)
+    texts += _feeds(old, new, {form.name for form in (*old.bound, *new.bound)})
     keys = dict(new.keys)
-    found += [
+    texts += [
         f"key feed {name!r} was {value} and is {keys.get(name, 'none')}"
         for name, value in old.keys
         if keys.get(name) != value
     ]
-    return found
+    return texts
 
 
 def _bound(old: Signature, new: Signature) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     was = {(form.role, form.name): form for form in old.bound}
     now = {(form.role, form.name): form for form in new.bound}
     for (role, name), before in was.items():
         after = now.get((role, name))
         if after is None:
-            found.append(f"{role} {name!r} is no longer bound")
+            texts.append(f"{role} {name!r} is no longer bound")
             continue
-        found += [
+        texts += [
             f"{word} of {role} {name!r} was {_said(a)} and is {_said(b)}"
             for word, a, b in zip(_WORDS, before, after, strict=True)
             if a != b
         ]
-    return found + [f"{role} {name!r} is bound" for role, name in now if (role, name) not in was]
+    return texts + [f"{role} {name!r} is bound" for role, name in now if (role, name) not in was]
 
 
 def _feeds(old: Signature, new: Signature, bound: Collection[str]) -> list[str]:
     was = {name: form for name, *form in old.feeds if name not in bound}
     now = {name: form for name, *form in new.feeds if name not in bound}
-    found = [
+    texts = [
         f"feed {name!r} was {_form_text(form)} and is {_form_text(now[name]) if name in now else 'left out'}"
         for name, form in was.items()
         if now.get(name) != form
     ]
-    return found + [f"feed {name!r} is new" for name in now if name not in was]
+    return texts + [f"feed {name!r} is new" for name in now if name not in was]
 
 
 def _form_text(form: list[Any]) -> str:
@@ -181,16 +181,16 @@ def _said(part: Any) -> str:
     return str(list(part)) if isinstance(part, tuple) else str(part).removeprefix("torch.")
 
 
-def not_replayed(found: tuple[Signature, Signature] | None, gone: str) -> CaptureError:
+def not_replayed(signatures: tuple[Signature, Signature] | None, gone: str) -> CaptureError:
     """The error of a replay that was not made.
 
     Args:
-        found: The captured signature and the one asked for; None where nothing was captured.
+        signatures: The captured signature and the one asked for; None where nothing was captured.
         gone: What became of the last capture.
     """
-    if found is None:
+    if signatures is None:
         why = f"there is nothing to replay: {gone}; capture() makes one"
     else:
-        told = "; ".join(changes(*found)) or "the order of the feeds changed"
-        why = f"the capture is no longer valid and was retired: {told}; capture() makes another"
+        differences = "; ".join(changes(*signatures)) or "the order of the feeds changed"
+        why = f"the capture is no longer valid and was retired: {differences}; capture() makes another"
     return CaptureError(why, report=DeclineReport.of(Reason.NO_CAPTURE, why))
