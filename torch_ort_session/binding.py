@@ -29,7 +29,7 @@ from torch_ort_session.runtime.bindings.bound import (
 from torch_ort_session.runtime.bindings.delivery import Recipients, defers
 from torch_ort_session.runtime.bindings.shared_caches import Caches
 from torch_ort_session.runtime.dispatch.paths import RunRequest, by_steps, deliver
-from torch_ort_session.runtime.dynamic.growing import memo_of
+from torch_ort_session.runtime.dynamic.growing import growth_cache_of
 from torch_ort_session.runtime.engine.engine import Engine
 from torch_ort_session.runtime.engine.run import capture_now, replay_now, run
 from torch_ort_session.runtime.interpreter.profile import watch_program
@@ -68,7 +68,9 @@ class Binding:
         self._source = source
         state = engine.state
         # Captures live as long as the tensors that they bake, so their entries are the binding's.
-        self._state = replace(state, dispatcher=state.dispatcher.child(), memo=memo_of(state).child())
+        self._state = replace(
+            state, dispatcher=state.dispatcher.child(), growth=growth_cache_of(state).child()
+        )
         self._attached = Attached()
         self._recipients = Recipients(self._state, self._attached, defers(engine.options))
         self._gone = "no capture was made"
@@ -144,7 +146,7 @@ class Binding:
             if self._attached.find(name) is None:
                 raise self._attached.unknown(name, "bound")
             self._retire(f"{name!r} was unbound")
-            memo_of(self._state).unbind()
+            growth_cache_of(self._state).unbind()
             self._attached.remove(name)
 
     def length(self, name: str) -> int:
@@ -253,7 +255,7 @@ class Binding:
         Raises:
             DeviceValidationError: A run met bad data; with ``validate="deferred"`` the readers are told.
         """
-        with self._engine.lock, self._recipients.together(*self._program()):
+        with self._engine.lock, self._recipients.together(self._program(), self._engine.names):
             yield
 
     def reset(self) -> None:
@@ -391,8 +393,8 @@ class Binding:
 
     def _device_of(self, name: str) -> torch.device:
         check_name(name)
-        on_host = name in self._program()[0].steps.host_inputs
+        on_host = name in self._program().steps.host_inputs
         return torch.device("cpu") if on_host else self._engine.device
 
-    def _program(self) -> tuple[Program, tuple[str, ...]]:
-        return self._engine.program(self._engine.names)[0], self._engine.names
+    def _program(self) -> Program:
+        return self._engine.program(self._engine.names).program

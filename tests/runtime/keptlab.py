@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch_ort_session as tos
-from torch_ort_session.runtime.dynamic.growing import KeptGrowth
+from torch_ort_session.runtime.dynamic.growing import GrowthEntry
 
 
-def all_kept(session: tos.Session) -> list[KeptGrowth]:
+def all_kept(session: tos.Session) -> list[GrowthEntry]:
     """What is kept of each form of growing feeds, the oldest first."""
-    return list(session._engine.state.memo._kept.values())
+    return list(session._engine.state.growth._entries.values())
 
 
-def kept(session: tos.Session) -> KeptGrowth:
+def kept(session: tos.Session) -> GrowthEntry:
     """What is kept of the only form."""
     (found,) = all_kept(session)
     return found

@@ -106,7 +106,7 @@ def test_m14_results_that_grow_are_given_without_a_copy(proto: Any) -> None:
     session, eager = both(proto)
     feed = run(session, eager, first_feed(SIZE, past=5), 12)
     made: set[int] = set()
-    weave = kept(session).weave
+    weave = kept(session).tape
     assert weave is not None
     for stage in weave.stages:
         for call in stage.calls if stage.recording is None else ():
@@ -175,7 +175,7 @@ def test_m14_a_batch_that_changes_is_another_form(proto: Any, verify: bool) -> N
     run(session, eager, first_feed(SIZE, 1, past=13), 8)
     found = growth(session)
     assert found["captures"] == 2 and "ineligible" not in found and "rebuilt" not in found
-    assert len(session._engine.state.memo._kept) == 2
+    assert len(session._engine.state.growth._entries) == 2
     assert session.stats()[counters.MISMATCHES] == 0
 
 

@@ -75,7 +75,7 @@ def test_m14_the_branch_that_a_key_feed_takes_is_folded_while_feeds_grow() -> No
     decode(session, 10)
     assert grown(session) == {"primed": 2, "replayed": 6, "captures": 1}
     assert_expected_inline(
-        str(session._engine.state.memo),
+        str(session._engine.state.growth),
         """\
 growing (x: float32[1, 1, 4], past: float32[1, grows, 4], use_cache: bool[1] = True) -> (y, present)
   0 of 13 steps are known beforehand

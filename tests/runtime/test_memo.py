@@ -17,7 +17,7 @@ from benchmarks.decoder import Size, first_feed, make_decoder, next_feed
 from torch_ort_session import Options
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.runtime.dynamic import growing
-from torch_ort_session.runtime.dynamic.growing import Memo
+from torch_ort_session.runtime.dynamic.growing import GrowthCache
 from torch_ort_session.runtime.dynamic.residual import ResidualProgram
 from torch_ort_session.runtime.dynamic.shape_family import grown_since
 from torch_ort_session.runtime.values.signature import signature_of
@@ -307,7 +307,7 @@ def test_m14_a_trace_shows_the_steps_that_are_run_and_changes_none() -> None:
 def test_m14_release_memory_drops_what_is_kept() -> None:
     session, eager = both(hidden("reshape"))
     agree(session, eager, lengths(range(3, 9), 6))
-    assert "steps are known beforehand" in str(session._engine.state.memo)
+    assert "steps are known beforehand" in str(session._engine.state.growth)
     session.release_memory()
     assert not all_kept(session)
     agree(session, eager, lengths(range(9, 15), 6))
@@ -315,7 +315,7 @@ def test_m14_release_memory_drops_what_is_kept() -> None:
 
 
 def test_m14_forms_have_a_cap() -> None:
-    memo = Memo(forms=2)
+    memo = GrowthCache(forms=2)
     program = tos.load(model(PICK))._engine.program(("y", "z"))[0]
     forms = []
     for width in range(2, 6):

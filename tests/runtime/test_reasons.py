@@ -74,7 +74,7 @@ def growth() -> list[Decline]:
     for _ in range(12):
         got = session.run(None, feed)
         feed = decoder.next_feed(feed, dict(zip([port.name for port in session.outputs], got, strict=True)))
-    (kept,) = session._engine.state.memo._kept.values()
+    (kept,) = session._engine.state.growth._entries.values()
     assert kept.entry is not None and kept.entry.captured is not None
     stages = kept.entry.captured.stages
     return [

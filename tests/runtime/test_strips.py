@@ -47,7 +47,7 @@ def agree(session: tos.Session, eager: tos.Session, lengths: Iterable[int]) -> N
 
 
 def weave(session: tos.Session) -> SymbolicTape:
-    found = kept(session).weave
+    found = kept(session).tape
     assert found is not None
     return found
 

@@ -305,8 +305,8 @@ def test_m15_an_unbound_tensor_is_held_no_longer() -> None:
     holders = torch._C._storage_Use_Count(storage._cdata)
     binding.unbind("k")
     assert torch._C._storage_Use_Count(storage._cdata) < holders
-    assert session._engine.state.memo is not binding._state.memo
-    assert binding._state.memo._bound is None
+    assert session._engine.state.growth is not binding._state.growth
+    assert binding._state.growth._bound is None
 
 
 def test_m15_a_binding_in_verify_mode_compares_views() -> None:
@@ -321,7 +321,7 @@ def test_m15_a_failing_run_of_a_binding_drops_the_views() -> None:
     _, binding, k = latched()
     for _ in range(4):
         agree(binding, k)
-    kept = binding._state.memo._bound
+    kept = binding._state.growth._bound
     assert kept is not None and all(node.kept is not None for node in kept.views.nodes)
     last = kept.program.calls[-1]
 

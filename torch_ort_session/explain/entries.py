@@ -12,7 +12,7 @@ from torch_ort_session.runtime.captures.warmup import replanned
 from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
 from torch_ort_session.runtime.dynamic.control_flow import bodies_of
-from torch_ort_session.runtime.dynamic.growing import memo_of
+from torch_ort_session.runtime.dynamic.growing import growth_cache_of
 
 
 def statistics(state: EngineState) -> dict[str, int]:
@@ -26,7 +26,7 @@ def statistics(state: EngineState) -> dict[str, int]:
     entries = [entry for _, entry in dispatcher.everything()]
     bodies = list(bodies_of(state).entries())
     captures = [entry.captured for entry in (*entries, *bodies) if entry.captured is not None]
-    captures += memo_of(state).captures()
+    captures += growth_cache_of(state).captures()
     held = [captured.memory for captured in captures]
     layouts = [captured.plan.memory for captured in captures]
     places = sum(entry.ready.nbytes for entry in bodies if entry.ready is not None)
@@ -73,7 +73,7 @@ def describe_entries(state: EngineState) -> str:
         parts += _other_bodies(state, others, latched)
     if dispatcher.rules.padding is not None:
         parts.append(_padded(dispatcher))
-    if growing := str(memo_of(state)):
+    if growing := str(growth_cache_of(state)):
         parts.append(growing)
     if dispatcher.demoted:
         parts.append(f"key feeds with too many values: {', '.join(sorted(dispatcher.demoted))}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.plan import Plan
 from torch_ort_session.runtime.captures.warmup import PlannedProgram
-from torch_ort_session.runtime.dispatch.paths import Refused, RunRequest, observed, record
+from torch_ort_session.runtime.dispatch.paths import Refusal, RunRequest, observed, record
 from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Learnt
 from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
 from torch_ort_session.runtime.recorders.arena import Arena
@@ -60,14 +60,14 @@ def _recorded(state: EngineState, planned: PlannedProgram, fed: Mapping[str, Val
         state,
         dispatcher=dispatcher,
         arena=Arena(state.device, state.arena.packing),
-        memo=state.memo.renewed(),
+        growth=state.growth.renewed(),
         bodies=state.bodies.without_captures(),
         tracer=Tracer(),
     )
     entry = GraphEntry(planned=planned)
     outcome = record(trial, entry, fed, None)
     assert entry.planned is not None
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Refusal):
         cause = outcome.report.rows[0]
         return replace(entry.planned.plan, failure=f"{cause.reason.value}: {cause.message}")
     captured, _ = outcome

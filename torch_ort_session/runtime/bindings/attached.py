@@ -15,7 +15,14 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.ops.microsoft.gqa.cache_rows import put_rows
 from torch_ort_session.options import Capture
 from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
-from torch_ort_session.runtime.bindings.bound import Bound, check_apart, check_name, is_count, marks_of, told
+from torch_ort_session.runtime.bindings.bound import (
+    Bound,
+    check_apart,
+    check_name,
+    is_count,
+    marks_of,
+    tensor_text,
+)
 from torch_ort_session.runtime.bindings.shared_caches import Rows
 from torch_ort_session.runtime.validation.word import write_latched
 from torch_ort_session.runtime.values.context import stepwise
@@ -37,7 +44,7 @@ def switched_off(capture: Capture) -> DeclineReport | None:
 def undelivered(graph: Graph, targets: Collection[str]) -> DeclineReport | None:
     """Why a replay would leave nothing in bound tensors; None when it leaves something.
 
-    Outputs that nobody binds are no hindrance beside one that is, nor where feeds do not tell their dims
+    Outputs that are not bound are no hindrance beside one that is, nor where feeds do not tell their dims
     beforehand: they are copied, and read by name.
 
     Args:
@@ -53,17 +60,19 @@ def _rows(graph: Graph, targets: Collection[str]) -> Iterator[Decline]:
     symbols = {dim for info in graph.inputs for dim in _dims(info) if isinstance(dim, str)}
     for info in graph.outputs:
         if isinstance(info.type, SequenceType):
-            reason, message = (
-                Reason.SEQUENCE,
-                f"{info.name!r} is a {describe(info.type)}, which no tensor holds",
-            )
+            reason = Reason.SEQUENCE
+            message = f"{info.name!r} is a {describe(info.type)}, which no tensor holds"
         elif not targets and all(isinstance(dim, int) or dim in symbols for dim in _dims(info)):
-            reason, message = Reason.UNBOUND, f"nothing is bound to {info.name!r}, nor to any other output"
+            reason = Reason.UNBOUND
+            message = f"nothing is bound to {info.name!r}, nor to any other output"
         else:
             continue
         node = makers.get(info.name)
-        where = ("", "", "") if node is None else (node.name, node.op, node.domain)
-        yield Decline(*where, reason, f"{message}; run() hands it over")
+        message += "; run() hands it over"
+        if node is None:
+            yield Decline("", "", "", reason, message)
+        else:
+            yield Decline(node.name, node.op, node.domain, reason, message)
 
 
 def _dims(info: ValueInfo) -> tuple[Dim, ...]:
@@ -105,7 +114,7 @@ class Prepared:
 
 
 class Attached:
-    """Tensors by the input and the output that they are, and the length of each that grows.
+    """Tensors by the input and the output that they are, and the length of each; they live as the binding.
 
     Attributes:
         unbound: What the last run gave for outputs that are not bound, by name.
@@ -342,7 +351,7 @@ class Attached:
                 if bound.capacity_dim is None
                 else f", {self.length(bound)} valid along {bound.capacity_dim}"
             )
-            lines.append(f"  {bound.role} {bound.label}: {told(bound.tensor)}{part}")
+            lines.append(f"  {bound.role} {bound.label}: {tensor_text(bound.tensor)}{part}")
         return "\n".join(lines)
 
 

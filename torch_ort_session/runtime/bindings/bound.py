@@ -91,7 +91,7 @@ class Bound:
         if not isinstance(value, torch.Tensor):
             raise self.misfit("the new value is no tensor")
         if value.dtype != tensor.dtype or (dim is None and value.shape != tensor.shape):
-            came, have = told(value), told(tensor)
+            came, have = tensor_text(value), tensor_text(tensor)
             grows = self.role == "state" and value.dtype == tensor.dtype
             advice = "; a state that grows needs a capacity_dim" if grows else ""
             raise self.misfit(f"the new value is {came}, the bound tensor is {have}{advice}")
@@ -99,7 +99,7 @@ class Bound:
             return tensor, value, length
         others = [size for axis, size in enumerate(tensor.shape) if axis != dim]
         if value.dim() != tensor.dim() or [s for axis, s in enumerate(value.shape) if axis != dim] != others:
-            came, have = told(value), told(tensor)
+            came, have = tensor_text(value), tensor_text(tensor)
             raise self.misfit(f"the new value is {came}, which differs from {have} in more than dim {dim}")
         after = value.shape[dim]
         if after > self.capacity:
@@ -133,7 +133,7 @@ def short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def told(tensor: torch.Tensor) -> str:
+def tensor_text(tensor: torch.Tensor) -> str:
     """Dtype and dims of a tensor."""
     return f"{short(tensor.dtype)}{list(tensor.shape)}"
 
@@ -209,9 +209,8 @@ def bind_state(
     _check_type(label, source, checked.dtype, tuple(shape))
     if dim is not None:
         present_type = _tensor_type(target)
-        size = (
-            present_type.shape[dim] if present_type is not None and present_type.shape is not None else None
-        )
+        dims = None if present_type is None else present_type.shape
+        size = None if dims is None else dims[dim]
         if isinstance(size, int) and size > checked.shape[dim]:
             holds = checked.shape[dim]
             text = f"{label}: {present!r} is {size} long along dim {dim} and the tensor holds {holds}"

@@ -32,7 +32,7 @@ def defers(options: Options) -> bool:
 
 
 class Recipients:
-    """The readers of one binding's outputs.
+    """The readers of one binding's outputs; they live as long as the binding.
 
     Where the word is read before results are delivered, nothing is written after bad data. Where it is read
     later, writing asks the word on the device: tensors then stay as they were before the run that met bad
@@ -45,7 +45,7 @@ class Recipients:
         firsts: Observed and captured runs before the last ticket: what such runs show is noted at once.
         group: The ticket of several runs that are under way.
         lengths: Before each run under the last ticket that was read late.
-        deferrals: Of tickets that somebody has to learn of.
+        deferrals: Of tickets that no reader has learnt of.
     """
 
     def __init__(self, state: EngineState, attached: Attached, late: bool) -> None:
@@ -150,7 +150,7 @@ class Recipients:
         return nbytes
 
     def look(self, names: Iterator[str] | Sequence[str]) -> None:
-        """Somebody is about to read outputs.
+        """Ask about the runs whose outputs are about to be read.
 
         Raises:
             DeviceValidationError: The data of the run was bad; the next look is at what is there.
@@ -166,7 +166,7 @@ class Recipients:
         """Tensors or lengths are about to change.
 
         Raises:
-            DeviceValidationError: The data of a run was bad, and nobody was told.
+            DeviceValidationError: The data of a run was bad, and no reader was told.
         """
         if self.group is not None:
             self.group.peek()

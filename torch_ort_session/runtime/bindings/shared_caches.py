@@ -54,7 +54,7 @@ class Sharing:
 
 
 class Caches:
-    """What a binding's machine runs, by the states that are bound.
+    """What the runs of a binding are made of, by the states that are bound; it lives as long as the binding.
 
     Args:
         graph: The graph of the session.

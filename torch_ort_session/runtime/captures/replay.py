@@ -170,7 +170,7 @@ def _call(captured: CapturedGraph, bound: BoundStep, frame: Frame) -> None:
 
 
 def release(bound: BoundStep, frame: Frame) -> None:
-    """Drop the values that nobody reads after a step."""
+    """Drop the values that no step reads after this one."""
     for value in bound.release:
         frame[value] = None
 

@@ -117,7 +117,7 @@ def observed(state: EngineState, request: RunRequest, keys: Keys) -> tuple[Plann
     return planned_program(warm, plan_rules(state)), results
 
 
-class Refused(NamedTuple):
+class Refusal(NamedTuple):
     """Why nothing was recorded, and whether the next try would end the same.
 
     Attributes:
@@ -131,7 +131,7 @@ class Refused(NamedTuple):
 
 def record(
     state: EngineState, entry: GraphEntry, fed: Mapping[str, Value], delivery: Delivery | None
-) -> tuple[CapturedGraph, list[Any]] | Refused:
+) -> tuple[CapturedGraph, list[Any]] | Refusal:
     """Record, quarantining what cannot be recorded, at most once an operator; a refusal has no effects.
 
     Args:
@@ -176,7 +176,7 @@ def record(
         put_back(state.device, before)
         if blamed is None or not dispatcher.quarantine(*blamed):
             break
-    return Refused(report, lasting)
+    return Refusal(report, lasting)
 
 
 def replay_entry(

@@ -18,7 +18,7 @@ from torch_ort_session.runtime.values.shapes import Allowed, Padding
 from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
 from torch_ort_session.trace import counters
 
-Sizes: TypeAlias = tuple[tuple[str, int], ...]
+BucketSizes: TypeAlias = tuple[tuple[str, int], ...]
 """Symbolic dims with the sizes that they are padded to."""
 
 
@@ -34,7 +34,7 @@ class Decision(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class GraphEntry:
-    """What is known of one signature.
+    """What is known of one signature; it lives until its dispatcher forgets it.
 
     Attributes:
         runs: Runs so far.
@@ -101,7 +101,7 @@ class Rules:
 
 @dataclass(slots=True, eq=False)
 class Learnt:
-    """What a session has learnt about its model, whatever the signature.
+    """What a session has learnt about its model, whatever the signature; it lives as long as the session.
 
     Attributes:
         quarantined: (domain, operator) pairs of which a recording failed; it only grows.
@@ -109,7 +109,7 @@ class Learnt:
             what hangs on those shapes, run eagerly. It only grows.
         key_values: Values that key feeds had.
         demoted: Key feeds that had too many.
-        proven: Sizes of buckets with which a padded run was compared with an unpadded one.
+        proven: BucketSizes of buckets with which a padded run was compared with an unpadded one.
         refused: Those that are not used, and why.
     """
 
@@ -117,12 +117,14 @@ class Learnt:
     unstable: set[str] = field(default_factory=set)
     key_values: dict[str, set[int | bool]] = field(default_factory=dict)
     demoted: set[str] = field(default_factory=set)
-    proven: set[Sizes] = field(default_factory=set)
-    refused: dict[Sizes, DeclineReport] = field(default_factory=dict)
+    proven: set[BucketSizes] = field(default_factory=set)
+    refused: dict[BucketSizes, DeclineReport] = field(default_factory=dict)
 
 
 class Dispatcher:
     """Entries by signature, and what was learnt about operators and key feeds.
+
+    It lives as long as the session, the binding or the body whose runs it decides.
 
     Attributes:
         rules: What it goes by.
@@ -289,7 +291,7 @@ class Dispatcher:
         self.count(counters.RETIREMENTS)
         self.declined(entry, report, lasting=True)
 
-    def refuse_bucket(self, sizes: Sizes, report: DeclineReport) -> None:
+    def refuse_bucket(self, sizes: BucketSizes, report: DeclineReport) -> None:
         """Pad to these sizes no more."""
         self.learnt.refused[sizes] = report
         self.count(counters.REFUSED)

@@ -1,4 +1,4 @@
-"""The machine: what the runs of one session need beyond a program."""
+"""The state of an engine: what its runs need beyond a program."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Reentrancy:
-    """Runs of one session that are under way; used by whoever holds its lock.
+    """Runs of one session that are under way; it lives as long as the session, and its lock guards it.
 
     Attributes:
         depth: How many there are, each within the one before.
         due: What was asked for within a run, and is done at the end of the outermost.
-        abandon: Gives up what a run that was broken off has left for somebody to read.
+        abandon: Gives up the validation ticket that a run which was broken off has left unread.
     """
 
     __slots__ = ("abandon", "depth", "due")
@@ -136,7 +136,7 @@ class RememberedBodies(Remembered, Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class EngineState:
-    """What runs need beyond a program.
+    """What runs need beyond a program; a session's, a binding's or a body's, and it lives as long.
 
     Attributes:
         graph: The graph that runs.
@@ -144,7 +144,7 @@ class EngineState:
         dispatcher: Decides.
         recorder: Makes the recorder of a capture; a text says why there is none.
         arena: Memory that captures share, on the device where they run.
-        memo: What is kept of runs whose feeds grow.
+        growth: What is kept of runs whose feeds grow.
         bodies: What is kept of control-flow bodies.
         required: Whether a run that cannot be captured is an error.
         minimum: Launches from which on a segment is worth recording.
@@ -158,7 +158,7 @@ class EngineState:
     dispatcher: Dispatcher
     recorder: Callable[[], Recorder | str]
     arena: Arena
-    memo: Remembered
+    growth: Remembered
     bodies: RememberedBodies
     required: bool = False
     minimum: int = 1
@@ -177,7 +177,7 @@ class EngineState:
     def distrust(self) -> None:
         """Give up what the last run showed: its data was bad."""
         self.dispatcher.distrust()
-        self.memo.distrust()
+        self.growth.distrust()
         self.bodies.distrust()
 
     def validation_scope(self, program: Program) -> AbstractContextManager[ValidationScope | None]:
@@ -190,7 +190,10 @@ class EngineState:
         arena, bodies = Arena(self.device, self.arena.packing), self.bodies.renewed()
         cleared = replace(self, dispatcher=dispatcher, arena=arena, bodies=bodies)
         return replace(
-            cleared, tracer=Tracer(), memo=self.memo.renewed(), reentrancy=Reentrancy(self.reentrancy.abandon)
+            cleared,
+            tracer=Tracer(),
+            growth=self.growth.renewed(),
+            reentrancy=Reentrancy(self.reentrancy.abandon),
         )
 
     def for_body(self, dispatcher: Dispatcher, depth: int) -> EngineState:
@@ -204,8 +207,10 @@ class EngineState:
         arena = self.arena.inner
         for _ in range(depth):
             arena = arena.inner
-        memo, bodies = self.memo.renewed(), self.bodies.without_captures()
-        return replace(self, dispatcher=dispatcher, arena=arena, tracer=Tracer(), memo=memo, bodies=bodies)
+        growth, bodies = self.growth.renewed(), self.bodies.without_captures()
+        return replace(
+            self, dispatcher=dispatcher, arena=arena, tracer=Tracer(), growth=growth, bodies=bodies
+        )
 
 
 class Before(NamedTuple):

@@ -17,10 +17,10 @@ from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.captures.capture import CapturedGraph
 from torch_ort_session.runtime.captures.replay import replay_whole
 from torch_ort_session.runtime.captures.warmup import Source, planned_program, warm_up
-from torch_ort_session.runtime.dispatch.paths import Refused, RunRequest, plan_rules, record, replay_entry
+from torch_ort_session.runtime.dispatch.paths import Refusal, RunRequest, plan_rules, record, replay_entry
 from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState
-from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, reads, steady, varies
+from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, read_inputs, steady, varies
 from torch_ort_session.runtime.interpreter.program import Frame, Program, bind_steps, check_formals, execute
 from torch_ort_session.runtime.recorders.api import Recording
 from torch_ort_session.runtime.validation.validator import met_bad_data
@@ -44,8 +44,8 @@ Enter = Callable[["EngineState", "BodyPlan", Frame], Body]
 """Binds a body to the values of a run."""
 
 
-class Door:
-    """Leads from the steps of bodies to the session that runs them, and keeps nothing of it alive."""
+class StateLink:
+    """A weak link from the steps of bodies to the state that runs them; it lives as long as the steps."""
 
     __slots__ = ("state",)
 
@@ -65,28 +65,28 @@ class Door:
 
 
 class Bodies:
-    """The plans of the bodies of one session.
+    """The plans of the bodies of one session; they live as long.
 
     Attributes:
         run: How a body is bound to the values of a run; None where all run step by step.
-        door: What the steps of bodies know of this.
+        link: What the steps of bodies know of this.
         plans: By body; a plan goes with the steps of its body.
     """
 
-    def __init__(self, run: Enter | None = None, door: Door | None = None) -> None:
+    def __init__(self, run: Enter | None = None, link: StateLink | None = None) -> None:
         self.run = run
-        self.door = Door() if door is None else door
+        self.link = StateLink() if link is None else link
         self.plans: weakref.WeakKeyDictionary[BodySteps, BodyPlan] = weakref.WeakKeyDictionary()
 
     def serve(self, state: EngineState) -> None:
-        """Run bodies with this machine from now on."""
-        self.door.state = weakref.ref(state)
+        """Run bodies with this state from now on."""
+        self.link.state = weakref.ref(state)
         for plan in self.plans.values():
             plan.state = None
 
     def renewed(self) -> Bodies:
         """The same, as before the first run."""
-        return Bodies(self.run, self.door)
+        return Bodies(self.run, self.link)
 
     def without_captures(self) -> Bodies:
         """Bodies that all run step by step, for what runs within a body."""
@@ -96,7 +96,7 @@ class Bodies:
         """The plan of a body, made when it is first asked for."""
         plan = self.plans.get(body)
         if plan is None:
-            plan = self.plans[body] = BodyPlan(facts_of(body, program, device))
+            plan = self.plans[body] = BodyPlan(body_facts(body, program, device))
         return plan
 
     def forget_constants(self) -> None:
@@ -165,8 +165,8 @@ class BodyFacts:
     lasting: bool
 
 
-def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFacts:
-    """What there is to know of a body before its first call.
+def body_facts(body: BodySteps, program: Program, device: torch.device) -> BodyFacts:
+    """The facts of a body before its first call.
 
     Args:
         body: The body.
@@ -177,7 +177,7 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
     inside = tuple(place for _, place in body.captured)
     names = (*steps.input_names, *(f"{steps.names[place]} (outer)" for place in inside))
     whole = replace(steps, inputs=(*steps.inputs, *inside), input_names=names)
-    read, same, lists = reads(whole), steady(whole), growing_lists(whole)
+    read, same, lists = read_inputs(whole), steady(whole), growing_lists(whole)
     return BodyFacts(
         name=body.name,
         depth=body.depth,
@@ -194,7 +194,7 @@ def facts_of(body: BodySteps, program: Program, device: torch.device) -> BodyFac
 
 
 class BodyPlan:
-    """What is kept of one body.
+    """What is kept of one body; it lives as long as its steps.
 
     Attributes:
         facts: What was known of it before the first call.
@@ -220,7 +220,7 @@ class BodyPlan:
         return {"note": note, "signatures": [_told(signature, entry) for signature, entry in entries]}
 
     def served(self, state: EngineState) -> tuple[BodyDispatcher, EngineState]:
-        """Its policy, which learns with the session's, and a machine that goes by it."""
+        """Its dispatcher, which learns with the session's, and a state that goes by it."""
         if self.dispatcher is None:
             self.dispatcher = BodyDispatcher(state.dispatcher)
         if self.state is None:
@@ -236,7 +236,7 @@ class BodyPlan:
 
 @dataclass(slots=True, eq=False)
 class BodyEntry(GraphEntry):
-    """What is known of one signature of a body.
+    """What is known of one signature of a body; it lives until the body's dispatcher forgets it.
 
     Attributes:
         program: The steps of the body with branches in the place of Ifs whose predicate is static under the
@@ -245,10 +245,10 @@ class BodyEntry(GraphEntry):
     """
 
     program: Program | None = None
-    ready: Ready | None = None
+    ready: BodyReplay | None = None
 
 
-class Made(NamedTuple):
+class BodyResult(NamedTuple):
     """A result in the memory of a recording.
 
     Attributes:
@@ -265,7 +265,7 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ready:
+class BodyReplay:
     """A captured signature of a body, ready for calls.
 
     Attributes:
@@ -280,7 +280,7 @@ class Ready:
     places: tuple[torch.Tensor | None, ...]
     written: frozenset[int]
     recording: Recording | None
-    results: tuple[Made, ...]
+    results: tuple[BodyResult, ...]
 
     @property
     def nbytes(self) -> int:
@@ -289,7 +289,9 @@ class Ready:
 
 
 class BodyDispatcher(Dispatcher):
-    """The policy of one body: it learns and counts with the session's, under names of its own.
+    """The dispatcher of one body: it learns and counts with the session's, under names of its own.
+
+    It lives as long as the body's plan.
 
     Attributes:
         last: The entry of the last call whose signature was looked for.
@@ -365,7 +367,9 @@ def _told(signature: Signature, entry: GraphEntry) -> dict[str, Any]:
     return {"signature": feeds, "state": entry.state, "calls": entry.runs, "why": why}
 
 
-def ready_for(facts: BodyFacts, captured: CapturedGraph, places: tuple[torch.Tensor | None, ...]) -> Ready:
+def body_replay(
+    facts: BodyFacts, captured: CapturedGraph, places: tuple[torch.Tensor | None, ...]
+) -> BodyReplay:
     """A capture, ready for calls.
 
     Args:
@@ -377,7 +381,7 @@ def ready_for(facts: BodyFacts, captured: CapturedGraph, places: tuple[torch.Ten
     changing = (captured.lasting - storage_ids(facts.program.steps.template)) | storage_ids(places)
     plain = all(place is not None or not read for place, read in zip(places, facts.read, strict=True))
     results = tuple(_made(tensor, changing, places) for tensor in captured.results or ())
-    return Ready(
+    return BodyReplay(
         guard=guard_of(zip(facts.program.steps.input_names, places, strict=True)),
         places=places,
         written=frozenset(changing),
@@ -386,12 +390,14 @@ def ready_for(facts: BodyFacts, captured: CapturedGraph, places: tuple[torch.Ten
     )
 
 
-def _made(tensor: torch.Tensor, changing: Collection[int], places: Sequence[torch.Tensor | None]) -> Made:
+def _made(
+    tensor: torch.Tensor, changing: Collection[int], places: Sequence[torch.Tensor | None]
+) -> BodyResult:
     """What becomes of a result."""
     storage = tensor.untyped_storage()._cdata
     source = next((n for n, p in enumerate(places) if p is not None and _same(p, tensor)), -1)
     # A place that is lent would be written while other places still have to be filled from it.
-    return Made(tensor, storage in changing, storage not in storage_ids(places), source)
+    return BodyResult(tensor, storage in changing, storage not in storage_ids(places), source)
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -405,7 +411,7 @@ Places = tuple[torch.Tensor | None, ...]
 
 
 class BodyCall:
-    """A body bound to the values of a run; see :class:`~torch_ort_session.ops.kernel.Body`.
+    """A body bound to the values of a run, and gone with it: :class:`~torch_ort_session.ops.kernel.Body`.
 
     Attributes:
         state: What runs of the session need.
@@ -424,7 +430,7 @@ class BodyCall:
         self.plan = plan
         self.facts = plan.facts
         self.outer = [outer[place] for place in plan.facts.outside]
-        self.filled: Ready | None = None
+        self.filled: BodyReplay | None = None
         self.lent: frozenset[int] = frozenset()
         self.same: dict[int, Value] = {}
 
@@ -461,7 +467,7 @@ class BodyCall:
         state.dispatcher.counters[counters.BODY_REPLAYS] += 1
         return tuple([self._result(result, inputs, n < lend) for n, result in enumerate(ready.results)])
 
-    def _writes(self, ready: Ready, values: Sequence[Value]) -> list[tuple[torch.Tensor, Value]]:
+    def _writes(self, ready: BodyReplay, values: Sequence[Value]) -> list[tuple[torch.Tensor, Value]]:
         """The places of a capture with what goes there, less what is there."""
         same, writes = self.same, list[tuple[torch.Tensor, Value]]()
         pairs = zip(ready.places, self.facts.steady, values, strict=False)
@@ -474,7 +480,7 @@ class BodyCall:
                 same[number] = None if self._is_lent(value) else value
         return writes
 
-    def _result(self, result: Made, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
+    def _result(self, result: BodyResult, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
         tensor, copied, lendable, source = result
         if not copied or (lent and lendable):
             return tensor
@@ -498,7 +504,7 @@ class BodyCall:
             if not all(isinstance(value, torch.Tensor) for value in results):
                 return results
             plan.kept = results
-        # The model's own constants are nobody's to write, which whoever hands out results knows.
+        # No one writes the model's own constants: whoever hands out results copies them.
         constants = self.facts.program.constants
         return tuple([v if storages((v,)) <= constants else v.clone() for v in plan.kept])  # type: ignore[union-attr]
 
@@ -574,18 +580,18 @@ class BodyCall:
         )
         fed, delivery = _deliveries(facts, places, values)
         recorded = record(state, entry, fed, delivery)
-        if isinstance(recorded, Refused):
+        if isinstance(recorded, Refusal):
             # Where this call's data is at fault the steps say so, and nothing was declined.
             results = self._by_steps(values)
             if not met_bad_data(facts.program.validation):
                 dispatcher.declined(entry, recorded.report, lasting=recorded.lasting)
             return results
         captured, results_now = recorded
-        ready = entry.ready = ready_for(facts, captured, places)
+        ready = entry.ready = body_replay(facts, captured, places)
         self._switch(ready)
         return tuple(apart(results_now, ready.written))
 
-    def _switch(self, ready: Ready) -> None:
+    def _switch(self, ready: BodyReplay) -> None:
         self.filled = ready
         self.lent |= ready.written
         self.same.clear()
@@ -594,7 +600,7 @@ class BodyCall:
         return not isinstance(value, _Tensor) or value.untyped_storage()._cdata in self.lent
 
     def _replay(
-        self, entry: BodyEntry, ready: Ready, values: Sequence[Value], failed: Exception | None = None
+        self, entry: BodyEntry, ready: BodyReplay, values: Sequence[Value], failed: Exception | None = None
     ) -> tuple[Value, ...]:
         """A replay with all that may come of it: a divergence, a failure, a comparison with an eager run."""
         facts, (_, state) = self.facts, self.plan.served(self.state)

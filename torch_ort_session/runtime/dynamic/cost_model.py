@@ -96,7 +96,7 @@ def not_worth(planned: PlannedProgram, formals: int) -> str:
     return _verdict(launches, len(copied), saved, cost, sum(nbytes))
 
 
-def reads(steps: Steps) -> frozenset[int]:
+def read_inputs(steps: Steps) -> frozenset[int]:
     """Values that steps, their bodies or the caller read."""
     inputs_read = set(steps.outputs)
     for step in steps.items:
@@ -128,7 +128,7 @@ def _copied(steps: Steps, formals: int) -> Sequence[int]:
     are copied once for all, and results are lent to the next trip. Of a branch it is the enclosing values and
     the results.
     """
-    copied = reads(steps) - (steady(steps) if formals else frozenset())
+    copied = read_inputs(steps) - (steady(steps) if formals else frozenset())
     inside = [value for value in steps.inputs[: formals or None] if value in copied]
     if formals:
         return inside

@@ -29,7 +29,7 @@ from torch_ort_session.runtime.captures.warmup import (
     specialised,
 )
 from torch_ort_session.runtime.dispatch.paths import (
-    Refused,
+    Refusal,
     RunRequest,
     breakage,
     by_steps,
@@ -44,7 +44,7 @@ from torch_ort_session.runtime.dynamic.residual import BY, AssumptionFailed, Res
 from torch_ort_session.runtime.dynamic.shape_family import (
     Growth,
     ShapeFamily,
-    described,
+    family_text,
     grown_since,
     growth_pattern,
 )
@@ -68,7 +68,7 @@ _MUCH = 10
 """A good part of the steps is one in so many."""
 
 
-class Seen(NamedTuple):
+class ObservedRun(NamedTuple):
     """An observed run, and the dims that its feeds had."""
 
     dims: tuple[int, ...]
@@ -76,8 +76,8 @@ class Seen(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class KeptGrowth:
-    """What is kept for runs of one form.
+class GrowthEntry:
+    """What is kept for runs of one form; it lives until the cache drops the form.
 
     Attributes:
         first: A run; dims count from it.
@@ -86,17 +86,17 @@ class KeptGrowth:
         entry: What is known of captures of that; None before the first.
         wild: Values whose dims were other ones than was assumed.
         again: How often a run was no continuation of the first, so that another one became the first.
-        weave: What makes strips of a capture's seams.
+        tape: What makes strips of a capture's seams.
         folded: The steps, where the key feeds of the form fold branches of them.
     """
 
-    first: Seen | None = None
-    second: Seen | None = None
+    first: ObservedRun | None = None
+    second: ObservedRun | None = None
     short: ResidualProgram | None = None
     entry: GraphEntry | None = None
     wild: set[int] = field(default_factory=set)
     again: int = 0
-    weave: SymbolicTape | None = None
+    tape: SymbolicTape | None = None
     folded: Program | None = None
 
     @property
@@ -109,7 +109,7 @@ class KeptGrowth:
         """Whether there are recordings."""
         return self.entry is not None and self.entry.captured is not None
 
-    def restart(self, seen: Seen) -> None:
+    def restart(self, seen: ObservedRun) -> None:
         """Let dims count from another run; latches when that has happened too often."""
         self.again += self.first is not None
         self.forget()
@@ -127,11 +127,13 @@ class KeptGrowth:
         """Give up what followed from the two runs, captures included."""
         if self.entry is not None and self.entry.captured is not None:
             self.entry.captured.close()
-        self.short = self.entry = self.weave = None
+        self.short = self.entry = self.tape = None
 
 
-class Memo:
+class GrowthCache:
     """What is kept between runs whose feeds grow; the least recently used form goes first.
+
+    It lives as long as the session, the binding or the body whose runs it serves.
 
     Args:
         forms: Forms that are kept.
@@ -148,18 +150,18 @@ class Memo:
         self._given: Growth | None = None
         self.noted: ShapeFamily | None = None
         self._bound: BoundProgram | None = None
-        self._kept: OrderedDict[ShapeFamily, KeptGrowth] = OrderedDict()
-        self._children: weakref.WeakSet[Memo] = weakref.WeakSet()
+        self._entries: OrderedDict[ShapeFamily, GrowthEntry] = OrderedDict()
+        self._children: weakref.WeakSet[GrowthCache] = weakref.WeakSet()
 
-    def child(self) -> Memo:
-        """The memo of a binding, which ends with it."""
-        child = Memo(self._limit)
+    def child(self) -> GrowthCache:
+        """The cache of a binding, which ends with it."""
+        child = GrowthCache(self._limit)
         self._children.add(child)
         return child
 
-    def renewed(self) -> Memo:
+    def renewed(self) -> GrowthCache:
         """The same, as before the first run."""
-        return Memo(self._limit)
+        return GrowthCache(self._limit)
 
     def bound(self, program: Program, names: frozenset[str], views: Callable[[], Views]) -> BoundProgram:
         """The steps of a binding, less views of what is bound.
@@ -183,7 +185,7 @@ class Memo:
 
     def captures(self) -> Iterator[CapturedGraph]:
         """Captures that are kept, those of bindings too."""
-        for kept in self._kept.values():
+        for kept in self._entries.values():
             if kept.entry is not None and kept.entry.captured is not None:
                 yield kept.entry.captured
         for child in tuple(self._children):
@@ -219,7 +221,7 @@ class Memo:
             None for any other run, and for one with the same dims as the one before: what comes again is
             captured whole.
         """
-        for kept in reversed(self._kept.values()):
+        for kept in reversed(self._entries.values()):
             if kept.short is None or kept.short.pattern is None or not kept.recorded:
                 continue
             grown = kept.short.pattern.grown(outputs, fed)
@@ -230,12 +232,12 @@ class Memo:
 
     def latched(self, form: ShapeFamily) -> bool:
         """Whether nothing is to be had for runs of a form."""
-        kept = self._kept.get(form)
+        kept = self._entries.get(form)
         return kept is not None and kept.latched
 
     def kept(
         self, form: ShapeFamily, program: Program, fold: Callable[[Program], Program] | None = None
-    ) -> KeptGrowth:
+    ) -> GrowthEntry:
         """What is kept for runs of a form.
 
         Args:
@@ -243,28 +245,28 @@ class Memo:
             program: The full program.
             fold: Folds the branches that key feeds take.
         """
-        entry = self._kept.get(form)
+        entry = self._entries.get(form)
         if entry is None:
             folded = program if fold is None or not form[2] else fold(program)
-            entry = KeptGrowth(folded=None if folded is program else folded)
-            self._kept[form] = entry
-            while len(self._kept) > self._limit:
-                self._kept.popitem(last=False)[1].forget()
+            entry = GrowthEntry(folded=None if folded is program else folded)
+            self._entries[form] = entry
+            while len(self._entries) > self._limit:
+                self._entries.popitem(last=False)[1].forget()
         else:
-            self._kept.move_to_end(form)
+            self._entries.move_to_end(form)
         return entry
 
     def distrust(self) -> None:
         """The last run's data was bad: what it showed is not relied on."""
         if self.noted is not None:
-            kept = self._kept.pop(self.noted, None)
+            kept = self._entries.pop(self.noted, None)
             if kept is not None:
                 kept.forget()
         self.noted = None
 
     def knows_much(self, form: ShapeFamily) -> bool:
         """Whether a good part of the steps is known beforehand, or may turn out to be."""
-        kept = self._kept.get(form)
+        kept = self._entries.get(form)
         return kept is None or kept.short is None or kept.short.dropped * _MUCH >= kept.short.total
 
     def clear(self) -> None:
@@ -272,30 +274,30 @@ class Memo:
         self.unbind()
         self._last = self._given = None
         self._habit = (None, False)
-        for kept in self._kept.values():
+        for kept in self._entries.values():
             kept.forget()
-        self._kept.clear()
+        self._entries.clear()
         for child in tuple(self._children):
             child.clear()
 
     def __str__(self) -> str:
         lines = []
-        for form, kept in reversed(self._kept.items()):
+        for form, kept in reversed(self._entries.items()):
             before = "latched to eager" if kept.latched else "primed"
             if kept.short is not None:
                 short = kept.short
                 before = f"{short.dropped} of {short.total} steps are known beforehand"
                 before += f", {len(short.views)} of them views of what stays the same" if short.views else ""
-            lines.append("\n  ".join((f"growing {described(form)}", before, *_recordings(kept))))
+            lines.append("\n  ".join((f"growing {family_text(form)}", before, *_recordings(kept))))
         return "\n\n".join([*lines, *filter(None, map(str, tuple(self._children)))])
 
 
-def memo_of(state: EngineState) -> Memo:
+def growth_cache_of(state: EngineState) -> GrowthCache:
     """What a session keeps of runs whose feeds grow."""
-    return cast(Memo, state.memo)
+    return cast(GrowthCache, state.growth)
 
 
-def _recordings(kept: KeptGrowth) -> Iterator[str]:
+def _recordings(kept: GrowthEntry) -> Iterator[str]:
     """What of the steps that are left is replayed, and what is not and why."""
     entry = kept.entry
     if entry is None:
@@ -319,7 +321,7 @@ def _recordings(kept: KeptGrowth) -> Iterator[str]:
             yield f"{steps} from {first!r}: {region.reason.value}, {region.message}"
 
 
-def shorten(program: Program, kept: KeptGrowth, form: ShapeFamily) -> None:
+def shorten(program: Program, kept: GrowthEntry, form: ShapeFamily) -> None:
     """Bind a program again, without the steps whose results are known.
 
     Args:
@@ -345,9 +347,9 @@ def shorten(program: Program, kept: KeptGrowth, form: ShapeFamily) -> None:
     kept.first, kept.second = _less(first, values), _less(second, values)
 
 
-def _less(seen: Seen, wanted: Collection[int]) -> Seen:
+def _less(seen: ObservedRun, wanted: Collection[int]) -> ObservedRun:
     static = {value: held for value, held in seen.observation.static.items() if value in wanted}
-    return Seen(seen.dims, replace(seen.observation, static=static))
+    return ObservedRun(seen.dims, replace(seen.observation, static=static))
 
 
 _LARGEST = 1 << 16
@@ -355,7 +357,7 @@ _LARGEST = 1 << 16
 
 
 def following(state: EngineState, signature: Signature, *, new: bool) -> Growth | None:
-    """Note the signature of a run; says what grew when feeds grow and the memo may know something.
+    """Note the signature of a run; says what grew when feeds grow and the cache may know something.
 
     Args:
         state: What runs need.
@@ -365,8 +367,8 @@ def following(state: EngineState, signature: Signature, *, new: bool) -> Growth 
     Returns:
         What grew; None where the run is to be made as any other.
     """
-    grown = memo_of(state).follow(signature, new=new)
-    if grown is None or not memo_of(state).latched(grown.form):
+    grown = growth_cache_of(state).follow(signature, new=new)
+    if grown is None or not growth_cache_of(state).latched(grown.form):
         return grown
     state.dispatcher.count(counters.INELIGIBLE)
     return None
@@ -383,7 +385,7 @@ def ongoing(state: EngineState, request: RunRequest) -> Growth | None:
         What grew; None for any other run, and for one that is captured whole.
     """
     outputs, fed, dispatcher = request.outputs, request.fed, state.dispatcher
-    growth = memo_of(state).ongoing(outputs, fed)
+    growth = growth_cache_of(state).ongoing(outputs, fed)
     if growth is None or all(entry.captured is None for entry in dispatcher.entries.values()):
         return growth
     signature = signature_of(outputs, fed, dispatcher.active(request.keys), request.bound)
@@ -399,11 +401,11 @@ class _Run(NamedTuple):
     outputs: Sequence[str]
     grown: Growth
     fed: Mapping[str, Value]
-    kept: KeptGrowth
+    kept: GrowthEntry
     recording: bool
 
 
-class _Made(NamedTuple):
+class _Outcome(NamedTuple):
     """What a run gave.
 
     Attributes:
@@ -441,11 +443,11 @@ def run_growing(state: EngineState, request: RunRequest, growth: Growth, *, reco
         source = Source(state.graph, state.build, full, tuple(outputs))
         return specialised(source, names, (), fed)[0]
 
-    kept = memo_of(state).kept(growth.form, program, fold)
+    kept = growth_cache_of(state).kept(growth.form, program, fold)
     if kept.folded is not None:
         observer = state.tracer.observer
         program = watch_program(kept.folded, fed, state.tracer) if observer.on else kept.folded
-    memo_of(state).noted = None
+    growth_cache_of(state).noted = None
     outcome = _make(_Run(state, program, outputs, growth, fed, kept, recording))
     if outcome.captured is None:
         return deliver(request, outcome.results, state.device, outcome.lasting)
@@ -455,14 +457,14 @@ def run_growing(state: EngineState, request: RunRequest, growth: Growth, *, reco
     return deliver_captured(request, outcome.captured, outcome.results)
 
 
-def _make(run: _Run) -> _Made:
+def _make(run: _Run) -> _Outcome:
     dispatcher, kept = run.state.dispatcher, run.kept
     if kept.latched:
         dispatcher.count(counters.INELIGIBLE)
-        return _Made(by_steps(run.program, run.fed), run.program.constants)
+        return _Outcome(by_steps(run.program, run.fed), run.program.constants)
     by, short = _distance(run.grown, kept), kept.short
     if short is None or by is None:
-        memo_of(run.state).noted = run.grown.form
+        growth_cache_of(run.state).noted = run.grown.form
         outcome = _prime(run)
         primed = counters.PRIMED if short is None else counters.REBUILT
         dispatcher.count(counters.INELIGIBLE if kept.latched else primed)
@@ -474,12 +476,12 @@ def _make(run: _Run) -> _Made:
     twice = short.random or run.state.verify or counts_routes(run.program.validation)
     before = before_run(run.state.device, run.program.validation) if twice else None
 
-    def again() -> _Made:
+    def again() -> _Outcome:
         if before is not None:
             put_back(run.state.device, before)
-        return _Made(by_steps(run.program, run.fed), run.program.constants)
+        return _Outcome(by_steps(run.program, run.fed), run.program.constants)
 
-    woven = kept.weave is not None and kept.weave.woven
+    woven = kept.tape is not None and kept.tape.woven
     try:
         outcome = _shortened(run, short, entry, by)
     except AssumptionFailed as failed_assumption:
@@ -499,31 +501,31 @@ def _make(run: _Run) -> _Made:
     dispatcher.count(counters.VIEWS, len(short.views))
     if run.state.verify:
         return _verified(run, outcome, again)
-    return _proven(run, outcome, again) if woven and kept.weave is not None else outcome
+    return _proven(run, outcome, again) if woven and kept.tape is not None else outcome
 
 
-def _shortened(run: _Run, short: ResidualProgram, entry: GraphEntry, by: int) -> _Made:
+def _shortened(run: _Run, short: ResidualProgram, entry: GraphEntry, by: int) -> _Outcome:
     """A run of what is not known beforehand: replayed, else recorded, else step by step."""
     state, feeds, constants = run.state, short.fed(run.fed, by), short.program.constants
     observer = state.tracer.observer
     if entry.captured is None and run.recording and not entry.latched:
-        memo_of(state).noted = run.grown.form
+        growth_cache_of(state).noted = run.grown.form
         entry.planned = entry.planned or _planned(run, short)
         recorded = record(state, entry, feeds, None)
-        if not isinstance(recorded, Refused):
-            run.kept.weave = _weave(run, recorded[0])
-            return _Made(recorded[1], constants, recorded[0])
+        if not isinstance(recorded, Refusal):
+            run.kept.tape = _symbolic_tape(run, recorded[0])
+            return _Outcome(recorded[1], constants, recorded[0])
         for node in (row.node for row in recorded.report.rows if row.node and row.reason is Reason.DIVERGED):
             raise AssumptionFailed(_first_result(short, node))
         state.dispatcher.declined(entry, recorded.report, lasting=recorded.lasting)
     captured = entry.captured
     if captured is None:
         program = watch_program(short.program, feeds, state.tracer) if observer.on else short.program
-        return _Made(by_steps(program, feeds), constants)
+        return _Outcome(by_steps(program, feeds), constants)
     watched = watch_capture(captured, feeds, observer) if observer.on else captured
-    results = _replayed(watched, feeds, None if observer.on else run.kept.weave)
+    results = _replayed(watched, feeds, None if observer.on else run.kept.tape)
     state.dispatcher.count(counters.COPIED, captured.memory.static_inputs)
-    return _Made(results, constants, captured, replayed=True)
+    return _Outcome(results, constants, captured, replayed=True)
 
 
 def _first_result(short: ResidualProgram, node: str) -> int:
@@ -573,7 +575,7 @@ def _land(region: CapturedRegion, frame: Frame) -> tuple[Decline, ...]:
     return ()
 
 
-def _weave(run: _Run, captured: CapturedGraph) -> SymbolicTape:
+def _symbolic_tape(run: _Run, captured: CapturedGraph) -> SymbolicTape:
     """What makes strips of a capture's seams once two runs were watched."""
     first, second = run.kept.first, run.kept.second
     assert first is not None and second is not None
@@ -605,7 +607,7 @@ def _planned(run: _Run, short: ResidualProgram) -> PlannedProgram:
     return planned_program(Warmup(program.steps, program.validation, observation, static_values), rules)
 
 
-def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
+def _rebuilt(run: _Run, value: int, again: Callable[[], _Outcome]) -> _Outcome:
     """The run as if nothing were known, and from now on without what was assumed of a value."""
     outcome = again()
     kept, dispatcher = run.kept, run.state.dispatcher
@@ -617,21 +619,21 @@ def _rebuilt(run: _Run, value: int, again: Callable[[], _Made]) -> _Made:
     return outcome
 
 
-def _proven(run: _Run, outcome: _Made, again: Callable[[], _Made]) -> _Made:
+def _proven(run: _Run, outcome: _Outcome, again: Callable[[], _Outcome]) -> _Outcome:
     """Compare the first run of strips with a full one; where they differ there are none from now on."""
-    weave, dispatcher = run.kept.weave, run.state.dispatcher
-    assert weave is not None and outcome.captured is not None
+    tape, dispatcher = run.kept.tape, run.state.dispatcher
+    assert tape is not None and outcome.captured is not None
     dispatcher.count(counters.PROBES)
     eager = again()
     if not difference(tuple(run.outputs), outcome.results, eager.results):
-        weave.proven = True
+        tape.proven = True
         return outcome
     dispatcher.count(counters.MISMATCHES)
-    weave.unravel(outcome.captured)
+    tape.unravel(outcome.captured)
     return eager
 
 
-def _verified(run: _Run, outcome: _Made, again: Callable[[], _Made]) -> _Made:
+def _verified(run: _Run, outcome: _Outcome, again: Callable[[], _Outcome]) -> _Outcome:
     """Compare with a full run, and kept views with ones made again; what differs is not done again."""
     dispatcher, kept = run.state.dispatcher, run.kept
     dispatcher.count(counters.PROBES)
@@ -646,7 +648,7 @@ def _verified(run: _Run, outcome: _Made, again: Callable[[], _Made]) -> _Made:
     return eager
 
 
-def _distance(grown: Growth, kept: KeptGrowth) -> int | None:
+def _distance(grown: Growth, kept: GrowthEntry) -> int | None:
     """How much the first dim grew since the first run; None where the dims are no continuation of it."""
     if kept.first is None or grown.by is not None:
         return grown.by
@@ -668,18 +670,18 @@ def _shorten(run: _Run) -> None:
         kept.latch()
 
 
-def _prime(run: _Run) -> _Made:
+def _prime(run: _Run) -> _Outcome:
     """An observed run: the first of its form, the second, or one that begins anew."""
     program, kept, grown = run.program, run.kept, run.grown
     results, observation = _observed(program, run.fed)
-    seen = Seen(grown.dims, observation)
+    seen = ObservedRun(grown.dims, observation)
     first = kept.first
     if kept.short is not None or first is None or grown.dims[0] <= first.dims[0]:
         kept.restart(seen)
     else:
         kept.second = seen
         _shorten(run)
-    return _Made(results, program.constants | storages(observation.static.values()))
+    return _Outcome(results, program.constants | storages(observation.static.values()))
 
 
 def _observed(program: Program, fed: Mapping[str, Value]) -> tuple[list[Any], Observation]:

@@ -1,4 +1,4 @@
-"""Shortened programs: without the steps whose results are known beforehand, and in another order."""
+"""Residual programs: without the steps whose results are known beforehand, and in another order."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def residual_program(steps: Steps, analysis: GrowthAnalysis, growing: Collection
         growing: Ids of values that grow.
 
     Returns:
-        The rest; its slopes and its pace are to be filled in.
+        The rest; its slopes and its pattern are to be filled in.
     """
     items = tuple(step for place, step in enumerate(steps.items) if place not in analysis.dropped)
     numbers, tensors = _readers(items, steps.outputs, analysis)

@@ -1,4 +1,4 @@
-"""Forms and paces: how runs are told to be the same but for dims that grow."""
+"""Families of shapes: how runs are told to be the same but for dims that grow."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class GrowthPattern(NamedTuple):
 
 
 def growth_pattern(form: ShapeFamily, base: tuple[int, ...], slopes: tuple[int, ...]) -> GrowthPattern | None:
-    """The pace of a form; None where a feed is no tensor.
+    """The pattern of a form; None where a feed is no tensor.
 
     Args:
         form: The form.
@@ -146,7 +146,7 @@ def grown_since(before: Signature, after: Signature) -> Growth | None:
     return Growth((after.outputs, tuple(forms), keys), tuple(dims))
 
 
-def described(form: ShapeFamily) -> str:
+def family_text(form: ShapeFamily) -> str:
     """A form in words."""
     outputs, feeds, keys = form
     values = dict(keys)

@@ -25,7 +25,7 @@ from torch_ort_session.runtime.recorders.tape.aten import facts_of
 from torch_ort_session.runtime.recorders.tape.native import NativeStrip
 
 
-class Place(NamedTuple):
+class ValueRef(NamedTuple):
     """In the place of a tensor: what a step read, by id; or a result, by its call and its place there."""
 
     value: int
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     result: int = -1
 
 
-class Call(NamedTuple):
+class TracedCall(NamedTuple):
     """An ATen call that took place, without its tensors.
 
     Attributes:
@@ -44,17 +44,17 @@ class Call(NamedTuple):
 
     name: tuple[str, str]
     arguments: list[Any]
-    results: list[Place]
+    results: list[ValueRef]
 
 
-class Seen(NamedTuple):
+class TracedStep(NamedTuple):
     """What a step came to: its calls; where what it made is, and its dims, by id."""
 
-    calls: list[Call]
-    made: dict[int, tuple[Place, tuple[int, ...]]]
+    calls: list[TracedCall]
+    made: dict[int, tuple[ValueRef, tuple[int, ...]]]
 
 
-class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CallTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the calls that take place.
 
     Attributes:
@@ -98,11 +98,11 @@ def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
     return tensors
 
 
-def seen_of(
+def traced_step(
     calls: list[tuple[tuple[str, str], list[Any], list[torch.Tensor]]] | None,
     read: dict[int, torch.Tensor],
     outputs: dict[int, Any],
-) -> Seen | None:
+) -> TracedStep | None:
     """What a step came to, without its tensors: none of them is held.
 
     Args:
@@ -113,7 +113,7 @@ def seen_of(
     Returns:
         None where the step cannot be repeated.
     """
-    places = {id(tensor): Place(value) for value, tensor in read.items()}
+    places = {id(tensor): ValueRef(value) for value, tensor in read.items()}
     if len(places) < len(read):
         # Which of two inputs a call was given is not to be told when both are one tensor.
         return None
@@ -121,14 +121,14 @@ def seen_of(
     for at, (name, arguments, results) in enumerate(calls or ()):
         placed = [_placed(argument, places) for argument in arguments]
         for number, result in enumerate(results):
-            places.setdefault(id(result), Place(NOTHING, at, number))
-        traced.append(Call(name, placed, [places[id(result)] for result in results]))
+            places.setdefault(id(result), ValueRef(NOTHING, at, number))
+        traced.append(TracedCall(name, placed, [places[id(result)] for result in results]))
     if calls is None or any(id(tensor) not in places for tensor in outputs.values()):
         return None
-    return Seen(traced, {v: (places[id(tensor)], tuple(tensor.shape)) for v, tensor in outputs.items()})
+    return TracedStep(traced, {v: (places[id(tensor)], tuple(tensor.shape)) for v, tensor in outputs.items()})
 
 
-def _placed(argument: Any, places: dict[int, Place]) -> Any:
+def _placed(argument: Any, places: dict[int, ValueRef]) -> Any:
     """An argument with places for tensors; what is none of the run's, such as an attribute, stays."""
     if isinstance(argument, torch.Tensor):
         return places.get(id(argument), argument)
@@ -137,17 +137,17 @@ def _placed(argument: Any, places: dict[int, Place]) -> Any:
     return argument
 
 
-def handed_on(seen: Seen) -> list[int]:
+def handed_on(seen: TracedStep) -> list[int]:
     """Values that a step read and handed on to a call, or gave back as they were; by id."""
     refs = [place for call in seen.calls for place in _flat(call.arguments)]
     refs += [place for place, _ in seen.made.values()]
     return [place.value for place in refs if place.call < 0]
 
 
-def _flat(values: Sequence[Any]) -> list[Place]:
-    refs: list[Place] = []
+def _flat(values: Sequence[Any]) -> list[ValueRef]:
+    refs: list[ValueRef] = []
     for value in values:
-        if isinstance(value, Place):
+        if isinstance(value, ValueRef):
             refs.append(value)
         elif isinstance(value, list):
             refs += _flat(value)
@@ -173,11 +173,11 @@ class _Trace(NamedTuple):
     """What the seams of a run came to, by stage and step; and how much it had grown."""
 
     by: int
-    seen: dict[tuple[int, int], Seen]
+    seen: dict[tuple[int, int], TracedStep]
 
 
 class SymbolicTape:
-    """The seams of a growing capture, first watched and then made of strips.
+    """The seams of a growing capture, first watched and then made of strips; it lives as long.
 
     Attributes:
         stages: The capture's, with strips in their seams once these are known.
@@ -202,7 +202,7 @@ class SymbolicTape:
         self.known = observed
         self.make = make
         self.traces: list[_Trace] = []
-        self.current: dict[tuple[int, int], Seen] = {}
+        self.current: dict[tuple[int, int], TracedStep] = {}
         places = zip(self.steps.input_names, self.steps.inputs, strict=True)
         self.told = frozenset(place for name, place in places if name in numbers)
         self.proven = make is None
@@ -228,11 +228,11 @@ class SymbolicTape:
                 bound.call(values)
             else:
                 read = {v: values[v] for v in bound.step.inputs if isinstance(values[v], torch.Tensor)}
-                tracer = Tracer()
+                tracer = CallTracer()
                 with tracer:
                     bound.call(values)
                 outputs = {value: values[value] for value in bound.step.outputs if value != NOTHING}
-                seen = seen_of(tracer.calls, read, outputs)
+                seen = traced_step(tracer.calls, read, outputs)
                 if seen is not None:
                     self.current[number, place] = seen
             for value in bound.release:
@@ -334,7 +334,7 @@ class _Strip:
         self.slots = {value: slot for slot, value in enumerate(inputs)}
         self.count = len(inputs)
 
-    def add(self, step: Step, one: Seen, other: Seen) -> None:
+    def add(self, step: Step, one: TracedStep, other: TracedStep) -> None:
         """Append a step.
 
         Raises:
@@ -342,7 +342,7 @@ class _Strip:
         """
         if len(one.calls) != len(other.calls) or not one.calls:
             raise _Unlike
-        places: dict[Place, int] = {}
+        places: dict[ValueRef, int] = {}
         rows = [self._row(a, b, places) for a, b in zip(one.calls, other.calls, strict=True)]
         numbers = [(b, s) for row in rows for _, _, bs, ss in row[4] for b, s in zip(bs, ss, strict=True)]
         if step.kernel.op in ("Expand", "Reshape") and any(s and b < 1 for b, s in numbers):
@@ -386,7 +386,7 @@ class _Strip:
 
         return call_strip
 
-    def _row(self, one: Call, other: Call, places: dict[Place, int]) -> tuple[Any, ...]:
+    def _row(self, one: TracedCall, other: TracedCall, places: dict[ValueRef, int]) -> tuple[Any, ...]:
         if one.name != other.name or one.results != other.results:
             raise _Unlike
         constants: list[Any] = []
@@ -394,11 +394,11 @@ class _Strip:
         numbers: list[tuple[int, int, list[int], list[int]]] = []
         for at, (a, b) in enumerate(zip(one.arguments, other.arguments, strict=True)):
             constants.append(None)
-            if isinstance(a, Place):
+            if isinstance(a, ValueRef):
                 if a != b:
                     raise _Unlike
                 tensors.append((at, False, [self._slot(a, places)]))
-            elif isinstance(a, list) and any(isinstance(item, Place) for item in a):
+            elif isinstance(a, list) and any(isinstance(item, ValueRef) for item in a):
                 if a != b:
                     raise _Unlike
                 tensors.append((at, True, [self._slot(item, places) for item in a]))
@@ -426,9 +426,9 @@ class _Strip:
             self.count += 1
         return (*one.name, constants, tensors, numbers, results)
 
-    def _slot(self, place: Any, places: dict[Place, int]) -> int:
+    def _slot(self, place: Any, places: dict[ValueRef, int]) -> int:
         slot = None
-        if isinstance(place, Place):
+        if isinstance(place, ValueRef):
             slot = self.slots.get(place.value) if place.call < 0 else places.get(place)
         if slot is None:
             raise _Unlike

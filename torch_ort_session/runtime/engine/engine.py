@@ -20,7 +20,7 @@ from torch_ort_session.runtime.dispatch.paths import RunRequest
 from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Rules
 from torch_ort_session.runtime.dispatch.state import EngineState, Reentrancy, reset_after_fork
 from torch_ort_session.runtime.dynamic.control_flow import Bodies, bodies_of, enter
-from torch_ort_session.runtime.dynamic.growing import Memo, memo_of
+from torch_ort_session.runtime.dynamic.growing import GrowthCache, growth_cache_of
 from torch_ort_session.runtime.engine.fast_path import FastReplay, fast_replay_of, try_replay
 from torch_ort_session.runtime.engine.padded import PaddedRun, as_run, completed
 from torch_ort_session.runtime.engine.run import run_eagerly
@@ -83,13 +83,13 @@ class Engine:
         arena, rules = Arena(device), _rules(graph, device, options)
         self.state = EngineState(
             graph=graph,
-            build=builder(device, self._weights, self.validation, bodies.door),
+            build=builder(device, self._weights, self.validation, bodies.link),
             dispatcher=Dispatcher(rules),
             recorder=recorders(
                 rules.stamp, functools.partial(recorder_or_reason, device, options.verify, arena.packing)
             ),
             arena=arena,
-            memo=Memo(),
+            growth=GrowthCache(),
             bodies=bodies,
             required=options.capture == "required",
             minimum=1 if device.type == "cpu" else 4,
@@ -162,12 +162,12 @@ class Engine:
     def inspect(
         self, outputs: tuple[str, ...], feed: Mapping[str, Any], look: Callable[[EngineState, RunRequest], T]
     ) -> T:
-        """What somebody finds out about a run, in the place and under the modes of it; none is made.
+        """The answer to a question about a run, asked in its place and under its modes; none is made.
 
         Args:
             outputs: Requested output names.
             feed: Inputs by name, as they came.
-            look: Finds it out.
+            look: Answers it.
 
         Raises:
             InputError: A feed does not fit.
@@ -184,7 +184,7 @@ class Engine:
         """Ask whether a run that was not asked about met bad data.
 
         Raises:
-            DeviceValidationError: It did, and nobody was told.
+            DeviceValidationError: It did, and no run has told.
         """
         with self.lock:
             self.validation.check()
@@ -268,7 +268,7 @@ class Engine:
                 return
             self.fast = None
             self.state.dispatcher.release()
-            memo_of(self.state).clear()
+            growth_cache_of(self.state).clear()
             bodies_of(self.state).release()
 
     def __reduce__(self) -> tuple[Any, ...]:

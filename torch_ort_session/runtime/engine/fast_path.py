@@ -1,4 +1,4 @@
-"""Once more: a run like the one before is checked in one go and replayed, without a signature or a frame.
+"""The fast path: a run like the one before is checked in one go and replayed, with no signature or frame.
 
 After a replay nothing of Python is in the processor's caches, so that every step on the way costs several
 times what it costs in a loop of its own: this is the shortest way from feeds to results.
@@ -67,7 +67,7 @@ class FastFeeds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FastReplay:
-    """What a run must be like to be a replay of one recording, and that recording.
+    """What a run must be like to be a replay of one recording, and that recording; it lives as long.
 
     Attributes:
         entry: The signature's entry.
@@ -97,7 +97,7 @@ class FastReplay:
 def fast_replay_of(
     entry: GraphEntry, outputs: tuple[str, ...], fed: Mapping[str, Value], usual: bool
 ) -> FastReplay | None:
-    """The shortcut for runs like the last one of an entry; None when they take more than one recording.
+    """The fast replay of runs like the last one of an entry; None when they take more than one recording.
 
     Args:
         entry: A captured entry.

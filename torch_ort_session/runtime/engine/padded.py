@@ -16,7 +16,7 @@ from torch_ort_session.runtime.dispatch.paths import RunRequest
 from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
 from torch_ort_session.runtime.engine.run import run, run_eagerly
 from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.values.shapes import Stretch, cut, pad, told
+from torch_ort_session.runtime.values.shapes import Stretch, cut, pad, padding_text
 from torch_ort_session.trace import counters
 
 _ROUNDING = 1e-4
@@ -36,7 +36,7 @@ def as_run(state: EngineState, outputs: tuple[str, ...], fed: Mapping[str, Value
 
 
 class PaddedRun:
-    """One run, on padded feeds where the session has buckets and one of them takes it.
+    """One run, on padded feeds where the session has buckets and one of them takes it; it lives as long.
 
     As a context around all of the run it adds to whatever error comes of it how the feeds were padded.
 
@@ -62,7 +62,7 @@ class PaddedRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.padded is not None and isinstance(error, SessionError):
-            error.args = (f"{error}\n  padded: {told(self.fed, self.padded)}", *error.args[1:])
+            error.args = (f"{error}\n  padded: {padding_text(self.fed, self.padded)}", *error.args[1:])
 
     def run(self, program: Program, keys: frozenset[str], failed: Exception | None = None) -> list[Any]:
         """Make it.
@@ -89,7 +89,7 @@ class PaddedRun:
         before = before_run(state.device, program.validation) if checking else None
         self.padded = padded = pad(fed, stretches)
         if state.tracer.observer.on:
-            state.tracer.observer.note(padded=told(fed, padded))
+            state.tracer.observer.note(padded=padding_text(fed, padded))
         results = run(state, RunRequest(program, outputs, keys, padded), padded=True)
         dispatcher.count(counters.PADDED_RUNS)
         dispatcher.count(counters.PADDED, _bytes(padded) - _bytes(fed))

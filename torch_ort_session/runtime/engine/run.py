@@ -12,7 +12,7 @@ from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
 from torch_ort_session.runtime.dispatch.paths import (
-    Refused,
+    Refusal,
     RunRequest,
     by_steps,
     deliver,
@@ -23,7 +23,7 @@ from torch_ort_session.runtime.dispatch.paths import (
 )
 from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
 from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
-from torch_ort_session.runtime.dynamic.growing import following, memo_of, ongoing, run_growing
+from torch_ort_session.runtime.dynamic.growing import following, growth_cache_of, ongoing, run_growing
 from torch_ort_session.runtime.interpreter.program import Program
 from torch_ort_session.runtime.interpreter.views import Views
 from torch_ort_session.runtime.validation.validator import met_bad_data
@@ -68,7 +68,7 @@ def run(
     growth = None
     if entry.captured is None and not (state.required or padded):
         growth = following(state, signature, new=not entry.runs)
-    much = growth is not None and memo_of(state).knows_much(growth.form)
+    much = growth is not None and growth_cache_of(state).knows_much(growth.form)
     decision = dispatcher.decide(entry, growing=growth is not None, much=much)
     if state.tracer.observer.on:
         state.tracer.observer.note(decision=decision.value)
@@ -125,7 +125,7 @@ def capture_now(state: EngineState, request: RunRequest) -> DeclineReport | None
             entry.planned = None
             return None
     recorded = record(state, entry, request.fed, request.delivery)
-    if isinstance(recorded, Refused):
+    if isinstance(recorded, Refusal):
         _decline(state, request, entry, recorded)
         return recorded.report
     entry.runs += 1
@@ -173,7 +173,7 @@ def _capture(state: EngineState, request: RunRequest, entry: GraphEntry) -> list
     """Record; else run eagerly."""
     before = before_run(state.device, request.program.validation)
     recorded = record(state, entry, request.fed, request.delivery)
-    if not isinstance(recorded, Refused):
+    if not isinstance(recorded, Refusal):
         return deliver_captured(request, *recorded)
     # Where this step's data is at fault the eager run says so in its own words.
     results = by_steps(request.program, request.fed)
@@ -183,7 +183,7 @@ def _capture(state: EngineState, request: RunRequest, entry: GraphEntry) -> list
     return deliver(request, results, state.device)
 
 
-def _decline(state: EngineState, request: RunRequest, entry: GraphEntry, refused: Refused) -> bool:
+def _decline(state: EngineState, request: RunRequest, entry: GraphEntry, refused: Refusal) -> bool:
     """Note a declined capture; False, and nothing is noted, where this step's data is at fault."""
     if met_bad_data(request.program.validation):
         return False
@@ -199,7 +199,7 @@ def _bound_steps(state: EngineState, request: RunRequest, delivery: Delivery) ->
     """One eager run, less the steps that would make the same views of bound tensors again."""
     inputs = (form for form in delivery.form if form.role != "output" and form.shape == form.logical)
     views = functools.partial(Views, state.dispatcher.counters, verify=state.verify)
-    bound = memo_of(state).bound(request.program, frozenset(form.name for form in inputs), views)
+    bound = growth_cache_of(state).bound(request.program, frozenset(form.name for form in inputs), views)
     try:
         results = by_steps(bound.program, request.fed)
     except BaseException:

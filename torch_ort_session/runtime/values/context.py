@@ -75,7 +75,7 @@ class RunModes:
 
 
 def stepwise() -> bool:
-    """Whether a run has to be made step by step: somebody watches, or gradients flow forward through it."""
+    """Whether a run has to be made step by step: a mode or transform watches, or gradients flow forward."""
     return forward_ad._current_level >= 0 or watched()
 
 

@@ -45,7 +45,7 @@ class FeedRow(NamedTuple):
         device: Where it is.
         shape: The place of its pattern among the guard's.
         number: What it holds, where it is a key feed; else None.
-        array: The dtype of numpy arrays over the same elements; None where there is none, or not on the host.
+        array: The dtype of numpy arrays over the same elements; None where numpy has none, or off the host.
     """
 
     name: str
@@ -64,7 +64,7 @@ class FeedGuard:
     of the caller permit is not a matter of feeds.
 
     Attributes:
-        rows: One a feed, in order; None for one that nobody reads.
+        rows: One a feed, in order; None for one that is not read.
         bases: The different dims of feeds at first; None where dims are not looked at.
         slopes: What each of these grows by while a run grows by one; empty for dims that stay.
         gradients: Whether feeds may require gradients, or come from inference mode.
@@ -161,7 +161,7 @@ def guard_of(
     """The guard of feeds that are like some tensors, none of which is kept.
 
     Args:
-        likes: Names and tensors; None in the place of one that nobody reads.
+        likes: Names and tensors; None in the place of one that is not read.
         numbers: What key feeds hold, by name.
     """
     rows: list[FeedRow | None] = []

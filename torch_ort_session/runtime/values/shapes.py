@@ -26,13 +26,13 @@ class Stretch(NamedTuple):
         size: Its size in the bucket.
     """
 
-    rule: Rule
+    rule: BucketRule
     real: int
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class BucketRule:
     """A bucket, and where its symbolic dim stands.
 
     Attributes:
@@ -42,8 +42,8 @@ class Rule:
     """
 
     bucket: Bucket
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
+    inputs: tuple[DimPlace, ...]
+    outputs: tuple[DimPlace, ...]
 
     def stretch(self, fed: Mapping[str, Value]) -> Stretch | None:
         """What this rule does to a run on these feeds; None when nothing."""
@@ -69,7 +69,7 @@ class Mask:
     name: str
     dtype: torch.dtype
     dims: tuple[Dim, ...]
-    symbols: Mapping[str, tuple[Place, ...]]
+    symbols: Mapping[str, tuple[DimPlace, ...]]
     device: torch.device
 
     def made(self, feed: Mapping[str, object]) -> torch.Tensor | None:
@@ -94,10 +94,10 @@ class Padding:
     Attributes:
         rules: One a bucket.
         masks: Inputs that may be left out.
-        outputs: Names of the model's outputs: of other values nobody knows which dims to cut.
+        outputs: Names of the model's outputs: of other values it is not known which dims to cut.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[BucketRule, ...]
     masks: tuple[Mask, ...]
     outputs: frozenset[str]
 
@@ -197,7 +197,7 @@ def cut(names: Sequence[str], results: Sequence[Any], stretches: Sequence[Stretc
     return [cuts[name].clone() if name in cuts else whole[name] for name in names]
 
 
-def told(fed: Mapping[str, Value], padded: Mapping[str, Value]) -> str:
+def padding_text(fed: Mapping[str, Value], padded: Mapping[str, Value]) -> str:
     """Which feeds were padded from what to what."""
     return "; ".join(
         f"{name} {list(value.shape)} to {list(padded[name].shape)}"  # type: ignore[union-attr]
@@ -206,7 +206,7 @@ def told(fed: Mapping[str, Value], padded: Mapping[str, Value]) -> str:
     )
 
 
-def _rule(bucket: Bucket, inputs: Sequence[Port], outputs: Sequence[Port]) -> Rule:
+def _rule(bucket: Bucket, inputs: Sequence[Port], outputs: Sequence[Port]) -> BucketRule:
     symbol, ports = bucket.symbol, {port.name: port for port in inputs}
     where = places(symbol, symbols_of(inputs), "buckets")
     carriers = {name for name, _ in where}
@@ -221,7 +221,7 @@ def _rule(bucket: Bucket, inputs: Sequence[Port], outputs: Sequence[Port]) -> Ru
         if all(port.name != name for port in outputs):
             raise unknown("buckets", "output", name, [port.name for port in outputs])
     cut_dims = [(port.name, axis) for port in outputs for axis in _cut_dims(bucket, port)]
-    return Rule(bucket, where, tuple(cut_dims))
+    return BucketRule(bucket, where, tuple(cut_dims))
 
 
 def _cut_dims(bucket: Bucket, port: Port) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ def _mask(port: Port, inputs: Sequence[Port], device: torch.device) -> Mask:
     return Mask(port.name, port.dtype, port.shape, others, device)
 
 
-def _by_name(where: Sequence[Place]) -> dict[str, list[int]]:
+def _by_name(where: Sequence[DimPlace]) -> dict[str, list[int]]:
     axes: dict[str, list[int]] = {}
     for name, axis in where:
         axes.setdefault(name, []).append(axis)
@@ -280,8 +280,8 @@ def _padded(tensor: torch.Tensor, axes: Sequence[int], size: int, fill: float) -
     return padded
 
 
-def _size_in(feed: Mapping[str, object], where: Sequence[Place]) -> int | None:
-    """The size of a symbolic dim in feeds that nobody has looked at yet."""
+def _size_in(feed: Mapping[str, object], where: Sequence[DimPlace]) -> int | None:
+    """The size of a symbolic dim in feeds that were not checked yet."""
     for name, axis in where:
         value = feed.get(name)
         if value is None:
@@ -302,7 +302,7 @@ def _dims(value: Any) -> tuple[int, ...]:
         return ()
 
 
-Place: TypeAlias = tuple[str, int]
+DimPlace: TypeAlias = tuple[str, int]
 """A dim: the name of an input or output, and which of its dims."""
 
 _SHOWN = 4
@@ -319,7 +319,7 @@ class Allowed:
     """
 
     entries: tuple[Mapping[str, int | tuple[int, ...]], ...]
-    symbols: Mapping[str, tuple[Place, ...]]
+    symbols: Mapping[str, tuple[DimPlace, ...]]
 
     def refusal(self, fed: Mapping[str, Value]) -> str:
         """Why a run on these feeds is not captured; empty when it may be."""
@@ -350,7 +350,7 @@ def allowed(
     if entries is None:
         return None
     symbols, ports = symbols_of(inputs), {port.name: port for port in inputs}
-    used: dict[str, tuple[Place, ...]] = {}
+    used: dict[str, tuple[DimPlace, ...]] = {}
     for entry in entries:
         for name, size in entry.items():
             if isinstance(size, int) and name in ports and name not in symbols:
@@ -370,9 +370,9 @@ def allowed(
     return Allowed(tuple(entries), used)
 
 
-def symbols_of(ports: Iterable[Port]) -> dict[str, tuple[Place, ...]]:
+def symbols_of(ports: Iterable[Port]) -> dict[str, tuple[DimPlace, ...]]:
     """Where each symbolic dim of some inputs or outputs stands, in order."""
-    symbols: dict[str, tuple[Place, ...]] = {}
+    symbols: dict[str, tuple[DimPlace, ...]] = {}
     for port in ports:
         for axis, dim in enumerate(port.shape or ()):
             if isinstance(dim, str):
@@ -380,7 +380,7 @@ def symbols_of(ports: Iterable[Port]) -> dict[str, tuple[Place, ...]]:
     return symbols
 
 
-def places(symbol: str, symbols: Mapping[str, tuple[Place, ...]], option: str) -> tuple[Place, ...]:
+def places(symbol: str, symbols: Mapping[str, tuple[DimPlace, ...]], option: str) -> tuple[DimPlace, ...]:
     """Where a symbolic dim stands.
 
     Raises:
@@ -391,7 +391,7 @@ def places(symbol: str, symbols: Mapping[str, tuple[Place, ...]], option: str) -
     return symbols[symbol]
 
 
-def size_of(fed: Mapping[str, Value], where: Iterable[Place]) -> int | None:
+def size_of(fed: Mapping[str, Value], where: Iterable[DimPlace]) -> int | None:
     """The size of a symbolic dim; None where no feed of this run has it."""
     for name, axis in where:
         dims = _dims_if_any(fed.get(name))
