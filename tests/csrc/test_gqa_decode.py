@@ -12,9 +12,9 @@ from gqasteps import ROUNDING, Step, counting, moved, reference, step
 from textmodel import message
 from torch import Tensor
 
-import torch_ort_session as tos
 from torch_ort_session.ops import native
 from torch_ort_session.ops.common.faults import Flag
+from torch_ort_session.runtime.validation import word as layout
 
 pytestmark = pytest.mark.skipif(not native.status().usable, reason=f"native ops: {native.status().reason}")
 
@@ -133,10 +133,9 @@ def test_a_length_that_cannot_be_is_noted_and_touches_no_row(last: int, value: i
     one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, total=40)
     before = one.last.clone()
     one.last[1] = last
-    word = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
     y, _, _, start = attend(one, word)
     assert start.tolist() == [one.before[0], -1] and y.isfinite().all()
-    layout = tos.runtime.word
     assert word[layout.FLAGS] == int(layout.Flag.POSITION) and word[layout.NODE] == 7
     assert word[layout.VALUE : layout.VALUE + 2].view(torch.int64) == value and word[layout.COUNT] == 1
     one.last.copy_(before)
@@ -157,7 +156,7 @@ def test_a_count_that_cannot_be_is_noted(count: int, last: int, flag: str, low: 
     one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, total=99, length=2, padded=True)
     assert one.counts is not None
     one.counts[1], one.last[1] = count, last
-    word, layout = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32), tos.runtime.word
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
     y, _, _, place = attend(one, word)
     assert place[1].tolist() == [-1, 0, 0] and y.isfinite().all()
     told = layout.fault_of(word.tolist(), [("", "")] * 7)
@@ -170,9 +169,8 @@ def test_an_angle_that_is_not_there_is_noted() -> None:
     one = step(2, torch.float32, heads=4, groups=2, width=8, capacity=40, rotary="halves", positions=True)
     assert one.position is not None
     one.position[1, 0] = 1000
-    word = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
+    word = torch.zeros(layout.SIZE, dtype=torch.int32)
     attend(one, word)
-    layout = tos.runtime.word
     assert word[layout.FLAGS] == int(layout.Flag.INDEX) and word[layout.VALUE] == 1000
 
 
@@ -206,13 +204,13 @@ def test_rows_are_put_where_they_belong(dtype: torch.dtype) -> None:
     want = one.cache.clone()
     for b, at in enumerate(one.start.tolist()):
         want[b, :, at : at + 2] = one.fresh[b]
-    for layout in (one.cache, one.cache.transpose(1, 2).contiguous().transpose(1, 2)):
-        made = OPS.cache_appended.default(layout, one.fresh, one.start, 4)
+    for cache in (one.cache, one.cache.transpose(1, 2).contiguous().transpose(1, 2)):
+        made = OPS.cache_appended.default(cache, one.fresh, one.start, 4)
         assert torch.equal(made.view(torch.uint8), want.view(torch.uint8)) and made.is_contiguous()
-        longer = OPS.cache_appended.default(layout, one.fresh, one.start, 12)
+        longer = OPS.cache_appended.default(cache, one.fresh, one.start, 12)
         assert torch.equal(longer[:, :, :9].view(torch.uint8), want.view(torch.uint8))
         assert not longer[:, :, 9:].view(torch.uint8).any()
-        held = layout.clone(memory_format=torch.preserve_format)
+        held = cache.clone(memory_format=torch.preserve_format)
         OPS.cache_append_.default([held], [one.fresh], [one.start], None)
         assert torch.equal(held.contiguous().view(torch.uint8), want.view(torch.uint8))
 
@@ -228,17 +226,17 @@ def test_rows_make_way_for_others(dtype: torch.dtype) -> None:
     ):
         place = torch.tensor(places)
         want = moved(one.cache, one.fresh, place)
-        for layout in (one.cache, one.cache.transpose(1, 2).contiguous().transpose(1, 2)):
-            held = layout.clone(memory_format=torch.preserve_format)
+        for cache in (one.cache, one.cache.transpose(1, 2).contiguous().transpose(1, 2)):
+            held = cache.clone(memory_format=torch.preserve_format)
             OPS.cache_append_.default([held], [one.fresh], [place], None)
-            made = OPS.cache_appended.default(layout, one.fresh, place, 4)
+            made = OPS.cache_appended.default(cache, one.fresh, place, 4)
             assert torch.equal(held, want) and torch.equal(made, want) and made.is_contiguous()
 
 
 def test_nothing_is_put_after_bad_data_nor_where_there_is_no_place() -> None:
-    one, word = put(torch.float32), torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
+    one, word = put(torch.float32), torch.zeros(layout.SIZE, dtype=torch.int32)
     held = one.cache.clone()
-    word[tos.runtime.word.FLAGS] = 1
+    word[layout.FLAGS] = 1
     OPS.cache_append_.default([held], [one.fresh], [one.start], word)
     assert torch.equal(held, one.cache)
     OPS.cache_append_.default([held], [one.fresh], [torch.tensor([-1, -1, -1])], None)
@@ -254,7 +252,7 @@ def test_the_ops_say_what_they_give_and_write() -> None:
     for dtype, stored in itertools.product(ROUNDING, (0, 4)):
         more: dict[str, Any] = {"normed": True, "padded": True, "stored": stored}
         one = step(0, dtype, heads=4, groups=2, width=8, capacity=9, rotary="halves", **more)
-        word = torch.zeros(tos.runtime.word.SIZE, dtype=torch.int32)
+        word = torch.zeros(layout.SIZE, dtype=torch.int32)
         taken = (*one.arguments(), 7, word)
         torch.library.opcheck(OPS.gqa_decode.default, taken, one.options(), test_utils=tests)
     given = put(torch.float32)
