@@ -7,6 +7,7 @@ reason, and one that is no longer needed is a finding too.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,7 @@ MOST_ROOMS_NAMED = 7
 SMALL_FILE = 100
 MOST_BODY_LINES = 60
 MOST_PARAMETERS = 7
-LIFETIME = "Lives as long as "
+LIFETIME = re.compile(r"\blives? (as long|until|while)\b", re.IGNORECASE)
 
 LOADED_ON_USE = {"runtime/interpreter/compiled.py": "imports torch._dynamo, which starting up must not"}
 """Files that their room does not load, and why: they are imported within a function, as modules."""
@@ -343,14 +344,16 @@ def _tuples_around(source: Source, call: ast.Call) -> set[str]:
 
 
 def state_has_a_lifetime(tree: Tree) -> Iterator[Finding]:
-    """A class with state in `plan/` and `runtime/` says whose lifetime it has: `Lives as long as ...`."""
+    """A class with state in `plan/` and `runtime/` says how long it lives: `Lives as long as ...`."""
     for source in tree.sources:
         if source.parts[0] not in ROOMS:
             continue
         for node in source.of(ast.ClassDef):
-            if _has_state(node) and LIFETIME not in " ".join((ast.get_docstring(node) or "").split()):
-                message = f"class {node.name} has state and does not say {LIFETIME.strip()!r} what"
-                yield Finding(source.path, node.lineno, message)
+            says = LIFETIME.search(" ".join((ast.get_docstring(node) or "").split()))
+            if _has_state(node) and says is None:
+                yield Finding(
+                    source.path, node.lineno, f"{node.name} has state: how long does it live?"
+                )
 
 
 def _has_state(node: ast.ClassDef) -> bool:
