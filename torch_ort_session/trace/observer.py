@@ -1,4 +1,4 @@
-"""What a run tells to whoever watches it, and the one that nobody listens to."""
+"""Observers of runs, and the one for runs that nobody watches."""
 
 from __future__ import annotations
 

@@ -391,7 +391,7 @@ def builder(
     validation: Validation | None,
     bodies: BodyRuns | None = None,
 ) -> Builder:
-    """What makes a program of a graph and output names.
+    """A function that makes a program of a graph and output names.
 
     Args:
         device: Where it runs.

@@ -170,7 +170,7 @@ class _Numbers:
         self.shape = sizes.shape
 
     def numel(self) -> int:
-        """How many there are."""
+        """Their number."""
         return self._sizes.size
 
     def tolist(self) -> Any:

@@ -88,7 +88,7 @@ class Views:
         self.entered.add(node)
 
     def mismatch(self) -> None:
-        """What was to stay has moved: nothing that was made counts any more."""
+        """Forget every view: a tensor that was to stay has moved."""
         self.drop()
         self.missed = True
         self.streak += 1

@@ -129,7 +129,7 @@ class CudaRecording:
 
 
 class _Lane:
-    """What the graphs of one plan share. Lives as long as the last of them.
+    """Stream and pool that the graphs of one plan share. Lives as long as the last of them.
 
     Attributes:
         stream: Where they are captured. cuBLAS keeps a workspace a stream, which the graphs bake in.
@@ -223,7 +223,7 @@ class _Lane:
             memory._cuda_releasePool(index, self.pool)
 
     def _verdict(self, error: BaseException, invalid: Exception | None) -> BaseException:
-        """What to raise for a capture that came to ``error``."""
+        """The exception to raise for a capture that came to ``error``."""
         if not isinstance(error, Exception):
             return error
         try:

@@ -205,7 +205,7 @@ def counts_routes(word: ValidationWord | None) -> bool:
 
 
 ASK = "read an output of it with binding.read(), or call session.check(), before the next run"
-"""What to do about a run that nobody asked about."""
+"""Advice on a run that nobody asked about."""
 
 
 class Together:
@@ -583,7 +583,7 @@ def checks_on(device: torch.device) -> Checks:
 
 
 Receipt = Mapping[str, tuple[int, ...]]
-"""How often each expert was chosen, by the name of the mixture's node."""
+"""Counts of how often each expert was chosen, by the name of the mixture's node."""
 
 
 class CountingWord(ValidationWord):

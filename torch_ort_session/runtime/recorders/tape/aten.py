@@ -1,4 +1,4 @@
-"""What a torch op's schema says about recording it, worked out once an op."""
+"""Traits of torch ops that recording hangs on, read off their schemas once an op, and their `out` forms."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ _UNFOLDED = "aten::_slow_conv2d_forward"
 
 
 def scratch_of(name: str, arguments: Sequence[Any]) -> int:
-    """How many bytes a call takes for itself.
+    """Bytes that a call takes for itself.
 
     Args:
         name: Qualified name of its op.

@@ -1,4 +1,4 @@
-"""What the compiled extension gives to Python, typed; `csrc/tape/tape.h` says how it works."""
+"""Protocols of what the compiled extension gives to Python; `csrc/tape/tape.h` says how it works."""
 
 from __future__ import annotations
 
@@ -128,4 +128,4 @@ class NativeModule(Protocol):
         """Tensors of the same form that take over the bytes behind these, each with a storage of its own."""
 
     def holders(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """How many tensors share each one's storage, or hold it otherwise."""
+        """The number of tensors that share each one's storage, or hold it otherwise."""

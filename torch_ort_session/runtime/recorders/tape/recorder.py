@@ -257,7 +257,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.scratch: list[tuple[int, int]] = []
 
     def notes(self) -> Notes:
-        """What the layout of the tape's memory hangs on, beside the calls."""
+        """Notes on calls that the layout of the tape's memory hangs on."""
         return Notes(tuple(self.reuses), tuple(self.scratch))
 
     @classmethod
