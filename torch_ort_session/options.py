@@ -1,4 +1,4 @@
-"""What a session can be told, as frozen records; the only reader of environment variables."""
+"""Options of a session, as frozen records; the only reader of environment variables."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a session runs.
+    """Options of a session's runs.
 
     Attributes:
         num_threads: Threads of torch's CPU kernels during a run, restored afterwards; None leaves the
@@ -176,13 +176,13 @@ def _allowed(entries: Any) -> tuple[Mapping[str, int | tuple[int, ...]], ...]:
 def _allowed_entry(entry: Any) -> Mapping[str, int | tuple[int, ...]]:
     if not isinstance(entry, Mapping) or not entry:
         raise TypeError(f"an entry of capture_only maps names to sizes, got {entry!r}")
-    found: dict[str, int | tuple[int, ...]] = {}
+    sizes: dict[str, int | tuple[int, ...]] = {}
     for name, value in entry.items():
         if not isinstance(name, str):
             raise TypeError(f"a name in capture_only is a text, got {name!r}")
         text = f"the size of {name!r} in capture_only"
-        found[name] = _size(text, value) if isinstance(value, int) else _sizes(text, value)
-    return found
+        sizes[name] = _size(text, value) if isinstance(value, int) else _sizes(text, value)
+    return sizes
 
 
 def _buckets(buckets: Any) -> tuple[Bucket, ...]:

@@ -12,7 +12,7 @@ from textmodel import wrapped
 from torch_ort_session import DeviceIndexError, DeviceValidationError
 from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation import word as layout
-from torch_ort_session.runtime.validation.word import TOLD, Fault
+from torch_ort_session.runtime.validation.word import SENTENCES, Fault
 
 HEADER = Path(__file__).resolve().parents[2] / "csrc" / "core" / "word.h"
 
@@ -42,13 +42,13 @@ def enum(name: str) -> dict[str, int]:
 
 def test_m11_flags_are_the_same_in_python_and_in_c() -> None:
     assert enum("Flag") == NAMES
-    assert set(NAMES.values()) == set(Flag) == set(TOLD)
+    assert set(NAMES.values()) == set(Flag) == set(SENTENCES)
 
 
 def test_m11_each_kind_has_a_bit_of_its_own() -> None:
     for flag in Flag:
         assert flag > 0 and flag & (flag - 1) == 0
-    assert len({told.kind for told in TOLD.values()}) == len(Flag)
+    assert len({sentence.kind for sentence in SENTENCES.values()}) == len(Flag)
 
 
 def test_m11_the_layout_is_the_same_in_python_and_in_c() -> None:
@@ -61,11 +61,11 @@ def told(flag: Flag, value: int, low: int, high: int) -> str:
     texts = []
     for count in (1, 3):
         error = Fault(flag, "pick", "ai.onnx::Op", value, low, high, count, 0).error()
-        assert (error.node, error.kind, error.value) == ("pick", TOLD[flag].kind, value)
-        bounds = (low, high) if TOLD[flag].bounded else None
+        assert (error.node, error.kind, error.value) == ("pick", SENTENCES[flag].kind, value)
+        bounds = (low, high) if SENTENCES[flag].bounded else None
         assert (error.allowed, error.count) == (bounds, count)
         texts.append(wrapped(str(error)))
-    return "\n".join([TOLD[flag].kind, *texts])
+    return "\n".join([SENTENCES[flag].kind, *texts])
 
 
 def test_m11_index() -> None:

@@ -239,7 +239,7 @@ def test_m15_verify_makes_views_again_and_compares_them() -> None:
             lab.run()
         node = lab.node("s")
         assert node.kept is not None
-        node.kept = node.kept._replace(made=wrong)
+        node.kept = node.kept._replace(view=wrong)
         lab.run()
         assert lab.counted[counters.MOVED] == 1 and node.off
 

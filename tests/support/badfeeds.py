@@ -17,7 +17,7 @@ from opcase import Fixed, OpCase, const
 
 import torch_ort_session as tos
 from torch_ort_session.ops.common.faults import Flag
-from torch_ort_session.runtime.validation.word import TOLD
+from torch_ort_session.runtime.validation.word import SENTENCES
 
 MS = "com.microsoft"
 CASES: list[OpCase] = [
@@ -230,7 +230,7 @@ def told(bad: Bad, call: Callable[[], object]) -> None:
         call()
     error = caught.value
     value = int(bad.value) if bad.told is None else bad.told
-    assert (error.node, error.kind, error.value) == ("case", TOLD[bad.flag].kind, value), str(error)
+    assert (error.node, error.kind, error.value) == ("case", SENTENCES[bad.flag].kind, value), str(error)
     assert error.allowed == bad.allowed, str(error)
     assert f"{bad.op})" in str(error)
 

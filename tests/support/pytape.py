@@ -19,7 +19,6 @@ class PyTape:
         self.calls: list[tuple[Any, list[Any], list[torch.Tensor | None]]] = []
         self.made: dict[int, tuple[torch.Tensor, int]] = {}
         self.position = 0
-        self.retired = ""
 
     def own(self, made: Sequence[torch.Tensor]) -> None:
         for tensor in made:
@@ -82,7 +81,6 @@ class PyTape:
     def close(self) -> None:
         self.calls.clear()
         self.made.clear()
-        self.retired = "closed"
 
     def name(self, call: int) -> str:
         return str(self.calls[call][0])

@@ -351,9 +351,7 @@ def state_has_a_lifetime(tree: Tree) -> Iterator[Finding]:
         for node in source.of(ast.ClassDef):
             says = LIFETIME.search(" ".join((ast.get_docstring(node) or "").split()))
             if _has_state(node) and says is None:
-                yield Finding(
-                    source.path, node.lineno, f"{node.name} has state: how long does it live?"
-                )
+                yield Finding(source.path, node.lineno, f"{node.name} has state: how long does it live?")
 
 
 def _has_state(node: ast.ClassDef) -> bool:

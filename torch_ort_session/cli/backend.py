@@ -1,4 +1,4 @@
-"""What ``ops --native`` and ``inspect --backend`` show: what is compiled, what records, what falls back."""
+"""Output of ``ops --native`` and ``inspect --backend``: what is compiled, what records, what falls back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show_native(domain: str | None, as_json: bool) -> int:
         as_json: Whether to print JSON.
     """
     ready = readiness(stamp_of(torch.device("cpu")))
-    found = ready.extension
+    extension = ready.extension
     kernels = [
         (name_of(where, kernel.op), kernel.since, *_parted(kernel.native, ready))
         for (where, _), served in [*sorted(registry.kernels().items()), ((FUSED.domain, FUSED.op), (FUSED,))]
@@ -33,9 +33,9 @@ def show_native(domain: str | None, as_json: bool) -> int:
     if as_json:
         facts: dict[str, Any] = {
             "torch": ready.torch,
-            "extension": found.to_dict(),
+            "extension": extension.to_dict(),
             "recorder": ready.recorder,
-            "falls_back": bool(found.reason),
+            "falls_back": bool(extension.reason),
             "kernels": [
                 {"op": op, "since": list(since), "native": list(used), "falls_back_from": list(lacking)}
                 for op, since, used, lacking in kernels
@@ -45,12 +45,12 @@ def show_native(domain: str | None, as_json: bool) -> int:
         return 0
     rows = [
         ("torch", ready.torch),
-        ("extension", str(found)),
-        ("compiled for", found.compiled_for),
+        ("extension", str(extension)),
+        ("compiled for", extension.compiled_for),
         ("recorder", f"{ready.recorder}: {ready.reason}" if ready.reason else ready.recorder),
     ]
     print("\n".join(table(rows, indent="")))
-    compiled = [(op, *_code_for(found, op), str(users[op])) for op in found.ops]
+    compiled = [(op, *_code_for(extension, op), str(users[op])) for op in extension.ops]
     if compiled:
         print("\n".join(table([("compiled", "CPU", "CUDA", "operators"), *compiled], indent="")))
     head = ("op", "revisions", "uses", "falls back from")
@@ -59,7 +59,7 @@ def show_native(domain: str | None, as_json: bool) -> int:
         for op, since, used, lacking in kernels
     ]
     print("\n".join(table([head, *lines], indent="")))
-    which = "that would use native ops" if found.reason else "with native ops"
+    which = "that would use native ops" if extension.reason else "with native ops"
     print(f"{count(len(kernels), 'kernel')} {which}; all others are torch's ops alone")
     return 0
 
@@ -70,7 +70,7 @@ def _parted(used: tuple[str, ...], ready: Readiness) -> tuple[tuple[str, ...], t
     return there, tuple(op for op in used if op not in there)
 
 
-def _code_for(found: Extension, op: str) -> tuple[str, str]:
-    """What the extension has code of an op for: on the CPU, and on CUDA."""
-    cpu = "each set of instructions" if op in found.choosing else "one for all"
-    return cpu, " ".join(found.architectures) if op in found.cuda_ops else "-"
+def _code_for(extension: Extension, op: str) -> tuple[str, str]:
+    """The places that the extension has code of an op for: on the CPU, and on CUDA."""
+    cpu = "each set of instructions" if op in extension.choosing else "one for all"
+    return cpu, " ".join(extension.architectures) if op in extension.cuda_ops else "-"

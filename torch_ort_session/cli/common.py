@@ -1,4 +1,4 @@
-"""What the subcommands share: arguments, tables, JSON, and a sign of life on long loads."""
+"""Parts that the subcommands share: arguments, tables, JSON, and a sign of life on long loads."""
 
 from __future__ import annotations
 

@@ -111,22 +111,22 @@ def _reference(model: str, feed: Mapping[str, Any]) -> dict[str, Any]:
 
     # NaN and infinities are what the comparison reports; numpy's warnings of them would only repeat it.
     with np.errstate(all="ignore"):
-        found: Any = ReferenceEvaluator(model).run(None, dict(feed), intermediate=True)
-    return {name: value for name, value in found.items() if name}
+        values: Any = ReferenceEvaluator(model).run(None, dict(feed), intermediate=True)
+    return {name: value for name, value in values.items() if name}
 
 
 def _facts(row: Row) -> dict[str, Any]:
-    found = row.difference
+    compared = row.difference
     return {
         "value": row.value,
         "node": row.node.name,
         "op": row.node.qualified,
-        "error": found.error,
-        "magnitude": found.magnitude,
-        "nan": found.nan,
-        "expected_nan": found.expected_nan,
-        "agrees": not found.reason,
-        "reason": found.reason,
+        "error": compared.error,
+        "magnitude": compared.magnitude,
+        "nan": compared.nan,
+        "expected_nan": compared.expected_nan,
+        "agrees": not compared.reason,
+        "reason": compared.reason,
     }
 
 
@@ -147,7 +147,7 @@ def _report(model: str, oracle: str, rows: list[Row]) -> list[str]:
 
 
 def _inputs(row: Row, rows: list[Row]) -> str:
-    """What the node reads, and how far off that is: a small error may only have been made larger."""
+    """The inputs of a node, and how far off those are: a small error may only have been made larger."""
     shares = {other.value: other.difference.share for other in rows}
     names = dict.fromkeys(name for name in row.node.inputs if name)
     shown = [f"{name} (error {shares[name]:.2g})" if name in shares else name for name in names]

@@ -1,4 +1,4 @@
-"""How far one value is from another, and where."""
+"""The distance of one value from another, and where it is greatest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COARSE = 1e-1
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one value compares with its twin.
+    """The comparison of one value with its twin.
 
     Attributes:
         error: Largest absolute error where both are finite.

@@ -81,13 +81,13 @@ def _split(text: str, names: Sequence[str]) -> tuple[str, str]:
 
 def _array(path: str) -> object:
     try:
-        found = np.load(Path(path), allow_pickle=False)
+        array = np.load(Path(path), allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise CommandError(f"{path}: not an array file of numpy ({error})") from error
-    if not isinstance(found, np.ndarray):
-        found.close()
+    if not isinstance(array, np.ndarray):
+        array.close()
         raise CommandError(f"{path}: an archive of arrays (.npz); save the one that is meant as .npy")
-    return found
+    return array
 
 
 def _dim(text: str, symbols: Sequence[str]) -> tuple[str, int]:

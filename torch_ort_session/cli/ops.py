@@ -98,10 +98,10 @@ def _status(op: str, domain: str, since: int) -> str:
     """One of ``kernel``, ``function`` (runs through its schema's body), ``withdrawn``, ``missing``."""
     if registry.find(op, domain, since) is not None:
         return "kernel"
-    found = schema.resolve(op, domain, since)
-    if found is not None and found.deprecated:
+    revision = schema.resolve(op, domain, since)
+    if revision is not None and revision.deprecated:
         return "withdrawn"
-    return "function" if found is not None and found.has_function else "missing"
+    return "function" if revision is not None and revision.has_function else "missing"
 
 
 def _operators(domain: str) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe(name: str, value: object) -> dict[str, Any]:
-    """What to say of a value: its type, shape, range, and how many of its numbers are not finite.
+    """A value in a line: its type, shape, range, and how many of its numbers are not finite.
 
     Args:
         name: The value's name.

@@ -129,14 +129,14 @@ class Backend(OnnxBackend):
             **kwargs: ``opset_version`` and, for another domain, ``domain_version``, each the newest if it
                 is not given; others as in ``prepare``.
         """
-        given = list(dict.fromkeys(name for name in node.input if name))
+        names = list(dict.fromkeys(name for name in node.input if name))
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
-        values = [inputs[name] for name in given] if isinstance(inputs, Mapping) else list(inputs)
+        values = [inputs[name] for name in names] if isinstance(inputs, Mapping) else list(inputs)
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         for info, (dtype, shape) in zip(outputs, outputs_info or (), strict=False):
             info.CopyFrom(_tensor_info(info.name, np.dtype(dtype), shape))
-        infos = [_value_info(name, value) for name, value in zip(given, values, strict=True)]
+        infos = [_value_info(name, value) for name, value in zip(names, values, strict=True)]
         graph = onnx.helper.make_graph([node], "run_node", infos, outputs)
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         opsets = [onnx.helper.make_opsetid("", version)]

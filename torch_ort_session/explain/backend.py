@@ -1,4 +1,4 @@
-"""What a session runs with, in words: torch, the compiled extension, what records, which kernels use it."""
+"""The backend of a session in words: torch, the compiled extension, what records, which kernels use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch_ort_session.runtime.recorders.backend import Stamp
 
 _NAMESPACE = "torch_ort_session"
 _FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")
-"""What the extension says of itself."""
+"""Ops by which the extension speaks of itself."""
 _CHOICE = "instructions"
 """The argument of ops that have code for several sets of instructions of the CPU."""
 
@@ -74,7 +74,7 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What was found when a session was loaded.
+    """The backend as it was found when a session was loaded.
 
     Attributes:
         device: Where the session runs.
@@ -93,7 +93,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class NativeUse:
-    """How the nodes of one operator run.
+    """The nodes of one operator, and what they run by.
 
     Attributes:
         op: The operator, with its domain.
@@ -112,7 +112,7 @@ class NativeUse:
 
 @dataclass(frozen=True, slots=True)
 class BackendReport:
-    """What a session runs with; ``str()`` is for people, :meth:`to_dict` for programs.
+    """The backend of a session; ``str()`` is for people, :meth:`to_dict` for programs.
 
     Attributes:
         ready: What was found when it was loaded.
@@ -129,22 +129,22 @@ class BackendReport:
     @property
     def native(self) -> tuple[NativeUse, ...]:
         """Operators that use native ops, with those that they use."""
-        return self._told(there=True)
+        return self._uses(there=True)
 
     @property
     def fallbacks(self) -> tuple[NativeUse, ...]:
         """Operators that would use native ops and make do with torch's, with those that are not there."""
-        return self._told(there=False)
+        return self._uses(there=False)
 
-    def _told(self, *, there: bool) -> tuple[NativeUse, ...]:
+    def _uses(self, *, there: bool) -> tuple[NativeUse, ...]:
         ready = self.ready
-        told = (
+        uses = (
             replace(
                 use, native=tuple(op for op in use.native if ready.extension.has(op, ready.device) is there)
             )
             for use in self.ops
         )
-        return tuple(use for use in told if use.native)
+        return tuple(use for use in uses if use.native)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain records."""
@@ -175,7 +175,7 @@ class BackendReport:
             ("quarantined", ", ".join(self.quarantined) or "none"),
         ]
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name.ljust(width)}  {told}" for name, told in rows)
+        return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
 
 
 def readiness(stamp: Stamp) -> Readiness:
@@ -206,7 +206,7 @@ def extension(stamp: Stamp) -> Extension:
 def backend_report(
     stamp: Stamp, capture: str, graph: Graph, quarantined: Collection[tuple[str, str]]
 ) -> BackendReport:
-    """What a session runs with.
+    """The report on a session's backend.
 
     Args:
         stamp: What was found at load.
@@ -232,9 +232,9 @@ def name_of(domain: str, op: str) -> str:
 
 def _native_ops() -> tuple[str, ...]:
     """Names of the ops that the loaded extension has registered."""
-    found = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
+    registered = (name.partition("::") for name in torch._C._dispatch_get_all_op_names())
     # Forms that write into something given are the same op.
-    ops = {op.partition(".")[0] for domain, _, op in found if domain == _NAMESPACE}
+    ops = {op.partition(".")[0] for domain, _, op in registered if domain == _NAMESPACE}
     return tuple(sorted(ops.difference(_FACTS)))
 
 
@@ -249,5 +249,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _uses(uses: Iterable[NativeUse]) -> str:
-    told = (f"{use.op} ({use.nodes}: {', '.join(use.native)})" for use in uses)
-    return ", ".join(told) or "none"
+    listed = (f"{use.op} ({use.nodes}: {', '.join(use.native)})" for use in uses)
+    return ", ".join(listed) or "none"

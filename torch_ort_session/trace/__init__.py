@@ -1,1 +1,1 @@
-"""What a run tells to whoever watches it."""
+"""Observers of runs, timelines and counters."""

@@ -1,4 +1,4 @@
-"""What a session counts, by name: the one place where a counter is called what it is called."""
+"""Counters of a session by name: the one place where a counter is called what it is called."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ OF_BODIES: Final[dict[str, str]] = {
     RETIREMENTS: BODY_RETIREMENTS,
     LATCHES: BODY_LATCHES,
 }
-"""What is counted of bodies under another name than of runs."""
+"""Counters of bodies, by those of runs."""
 
 
 def zeros() -> dict[str, int]:

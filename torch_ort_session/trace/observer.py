@@ -1,4 +1,4 @@
-"""What a run tells to whoever watches it, and the one that nobody listens to."""
+"""Observers of runs, and the one for runs that nobody watches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Span:
 
 
 class Spans(Protocol):
-    """What is written of a timeline."""
+    """A timeline, as far as it is written."""
 
     title: str
     counters: Counter[str]
@@ -58,34 +58,34 @@ class Spans(Protocol):
 
 
 class Observer(Protocol):
-    """Is told what a run does, and has no part in it.
+    """A watcher of what a run does, who has no part in it.
 
     A run asks for ``on`` before it tells anything, so that nothing is worked out for nobody.
     """
 
     @property
     def on(self) -> bool:
-        """Whether anybody watches."""
+        """Whether there is somebody who watches."""
 
     @property
     def ops(self) -> bool:
         """Whether every step is worth telling of, not regions and seams alone."""
 
     def run(self, name: str, counters: Mapping[str, int]) -> AbstractContextManager[None]:
-        """What a whole run is made within; the counters are read before and after it."""
+        """The context of a whole run; the counters are read before and after it."""
 
     def mark(self, phase: str) -> None:
-        """A phase of the current run begins, and the one before ends."""
+        """Begin a phase of the current run, and end the one before."""
 
     def note(self, **facts: object) -> None:
-        """Something that is known of the current run."""
+        """Note facts of the current run."""
 
     def span(self, kind: str, name: str, facts: Facts) -> AbstractContextManager[None]:
-        """What a segment, a seam or another step is run within."""
+        """The context of a segment, a seam or another step."""
 
 
 class Null:
-    """Nobody watches."""
+    """An observer for runs that nobody watches."""
 
     on = False
     ops = False
@@ -106,7 +106,7 @@ class Null:
 
 
 class Labels(Null):
-    """Shows segments and seams to a profiler of torch's."""
+    """An observer that shows segments and seams to a profiler of torch's."""
 
     on = True
 

@@ -17,7 +17,7 @@ from torch_ort_session.trace.table import table
 
 
 class Timeline:
-    """What the runs of a session did while it was traced; times are the host's.
+    """A record of what the runs of a session did while it was traced; times are the host's.
 
     Within each run lie its phases: ``setup`` (feeds are looked up and checked), ``resolve`` (signature and
     policy), ``bind`` (feeds are put in place), ``regions`` (segments and seams) and ``collect`` (results are
@@ -50,7 +50,7 @@ class Timeline:
 
     @contextlib.contextmanager
     def run(self, name: str, counters: Mapping[str, int]) -> Iterator[None]:
-        """A run: its phases, and by how much it changes the counters."""
+        """The context of a run: notes its phases, and by how much it changes the counters."""
         before, outer = dict(counters), self._current
         start = self.now()
         run = self._current = _Run(start)
@@ -71,17 +71,17 @@ class Timeline:
             self.add(RUN, name, start, end, {**run.facts, **changes})
 
     def mark(self, phase: str) -> None:
-        """A phase of the current run begins."""
+        """Begin a phase of the current run."""
         if self._current is not None:
             self._current.marks.append((phase, self.now()))
 
     def note(self, **facts: object) -> None:
-        """Something that is known of the current run."""
+        """Note facts of the current run."""
         if self._current is not None:
             self._current.facts.update(facts)
 
     def span(self, kind: str, name: str, facts: Facts) -> AbstractContextManager[None]:
-        """A segment, a seam or another step; the first two are shown to a profiler of torch's as well."""
+        """The context of a step; segments and seams are shown to a profiler of torch's as well."""
         shown = label(name, facts) if kind != OP and profiled() else None
         return _Step(self, kind, name, facts, shown)
 
@@ -101,7 +101,7 @@ _DEPTH = {RUN: 0, PHASE: 1, SEGMENT: 2, SEAM: 2, OP: 3}
 
 
 class _Run:
-    """What is known of a run while it is made."""
+    """A run while it is made."""
 
     def __init__(self, start: int) -> None:
         self.marks = [("setup", start)]
@@ -109,7 +109,7 @@ class _Run:
         self.steps: tuple[int, int] | None = None
 
     def note_step(self, start: int, end: int) -> None:
-        """Steps took place from the first one's start to the last one's end."""
+        """Note when steps took place: from the first one's start to the last one's end."""
         self.steps = (start if self.steps is None else self.steps[0], end)
 
     def phases(self, end: int) -> Iterator[tuple[str, int, int]]:

@@ -1,4 +1,4 @@
-"""The tracer: who watches the runs of a session just now."""
+"""The tracer: the observer of a session's runs just now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch_ort_session.trace.timeline import Timeline
 
 
 class Tracer:
-    """Who watches the runs of a session and of its bindings.
+    """The observer of the runs of a session and of its bindings, which changes with what traces it.
 
     Attributes:
         observer: Is told of every run; :data:`~.observer.OFF` most of the time.
@@ -55,7 +55,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def run(self, name: str, counters: Mapping[str, int]) -> Iterator[None]:
-        """What a watched run is made within."""
+        """The context of a watched run."""
         before = self.observer
         if not before.on:
             self.observer = LABELS

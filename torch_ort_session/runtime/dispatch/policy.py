@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.partition.report import DeclineReport, Reason
@@ -92,9 +92,9 @@ class Rules:
     stamp: Stamp = UNKNOWN
     plans: int = 8
     waiting: int = 4
-    warm_up: int = 2
-    key_values: int = 4
-    recaptures: int = 3
+    warm_up: ClassVar[int] = 2
+    key_values: ClassVar[int] = 4
+    recaptures: ClassVar[int] = 3
     window: int = 100
     fuse: bool = True
 

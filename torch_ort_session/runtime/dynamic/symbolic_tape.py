@@ -21,7 +21,7 @@ from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_pa
 from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
 from torch_ort_session.runtime.dynamic.residual import AssumptionFailed
 from torch_ort_session.runtime.interpreter.program import BoundStep, Frame
-from torch_ort_session.runtime.recorders.tape.aten import facts_of
+from torch_ort_session.runtime.recorders.tape.aten import traits_of
 from torch_ort_session.runtime.recorders.tape.native import NativeStrip
 
 
@@ -75,7 +75,7 @@ class CallTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         outcome = func(*args, **(kwargs or {}))
-        facts = facts_of(func)
+        facts = traits_of(func)
         results = list(outcome) if isinstance(outcome, list | tuple) else [outcome]
         if facts.refusal or facts.random or not all(isinstance(r, torch.Tensor) for r in results):
             self.calls = None

@@ -78,7 +78,7 @@ def observe(program: Program, values: Frame, static: Collection[int] = ()) -> Ob
 
 
 class _Notes:
-    """Specs so far, and which value owns each storage.
+    """Specs so far, and which value owns each storage. Lives as long as the observed run.
 
     Attributes:
         values: The frame that is observed: a value is alive while it is there.

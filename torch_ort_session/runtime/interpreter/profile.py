@@ -1,4 +1,4 @@
-"""What is put around calls and recordings while somebody watches; the ones within are as they were."""
+"""Calls and recordings that tell of themselves while somebody watches; the ones within are as they were."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def watch_program(program: Program, fed: Mapping[str, Value], tracer: Tracer) ->
     if not observer.ops:
         return program
     observer.mark("trace")
-    known = tracer.memo.get(program)
-    if known is None:
+    watched: Program | None = tracer.memo.get(program)
+    if watched is None:
         calls = tuple(_watched(bound, observer, OP, _facts(bound.step)) for bound in program.calls)
-        known = tracer.memo[program] = replace(program, calls=calls)
+        watched = tracer.memo[program] = replace(program, calls=calls)
     observer.mark("resolve")
-    found: Program = known
-    return found
+    return watched
 
 
 def watch_calls(
@@ -46,14 +45,14 @@ def watch_calls(
 
 
 def region_facts(region: Region, number: int) -> dict[str, object]:
-    """What a span tells of a region: which it is, and a seam's reason."""
+    """The facts of a region's span: which it is, and a seam's reason."""
     if region.reason is None:
         return {"region": number}
     return {"region": number, "reason": region.reason.value, "why": region.message}
 
 
 def segment_name(number: int) -> str:
-    """What a span of a segment is called."""
+    """The name of a segment's span."""
     return f"segment {number}"
 
 
@@ -64,15 +63,15 @@ def _watched(bound: BoundStep, observer: Observer, kind: str, facts: Facts) -> B
 
 
 def _telling(call: Call, observer: Observer, kind: str, name: str, facts: Facts) -> Call:
-    def told(values: Frame) -> None:
+    def watched(values: Frame) -> None:
         with observer.span(kind, name, facts):
             call(values)
 
-    return told
+    return watched
 
 
 def _facts(step: Step) -> dict[str, object]:
-    """What is known of a step without a plan: a seam that its kernel declares."""
+    """The facts of a step without a plan: a seam that its kernel declares."""
     why = step.kernel.seam_reason(step.node)
     return _node(step) if why is None else {**_node(step), "why": why}
 

@@ -80,26 +80,25 @@ def _validation(steps: Steps) -> ValidationWord | None:
         if isinstance(step.ctx.validation, ValidationWord):
             return step.ctx.validation
         for body in step.bodies.values():
-            found = _validation(body.steps)
-            if found is not None:
-                return found
+            word = _validation(body.steps)
+            if word is not None:
+                return word
     return None
 
 
-def execute(program: Program, values: Frame, calls: tuple[BoundStep, ...] | None = None) -> None:
+def execute(program: Program, values: Frame) -> None:
     """Run steps on ``values``, dropping each value after its last use.
 
     Args:
         program: What to run.
         values: The frame: one entry a value id, with constants and feeds in place.
-        calls: A run of the program's calls; None is all of them.
 
     Raises:
         KernelError: A kernel failed; it names the node and its inputs, and the cause is chained.
     """
     bound = None
     try:
-        for bound in program.calls if calls is None else calls:
+        for bound in program.calls:
             bound.call(values)
             for value in bound.release:
                 values[value] = None
@@ -300,8 +299,8 @@ class _Entered(Mapping[str, Body]):
 
     def __getitem__(self, name: str) -> Body:
         body, program = self._programs[name]
-        found = None if body.runs is None else body.runs.enter(body, program, self._outer)
-        return StepByStep(body, program, self._outer) if found is None else found
+        captured = None if body.runs is None else body.runs.enter(body, program, self._outer)
+        return StepByStep(body, program, self._outer) if captured is None else captured
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._programs)
@@ -392,7 +391,7 @@ def builder(
     validation: Validation | None,
     bodies: BodyRuns | None = None,
 ) -> Builder:
-    """What makes a program of a graph and output names.
+    """A function that makes a program of a graph and output names.
 
     Args:
         device: Where it runs.

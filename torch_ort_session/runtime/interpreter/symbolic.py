@@ -22,7 +22,7 @@ from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, input_params
 from torch_ort_session.runtime.interpreter.program import BoundStep, Program, execute
 
-Sizes: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
+SizeArray: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 """Integers and symbols, in the shape of the int64 tensor that they stand for; or bools, of one of bools."""
 
 
@@ -61,11 +61,11 @@ def execute_traced(program: Program, values: list[Any]) -> None:
 
 
 class _Run:
-    """What is known of the values of one run.
+    """The kinds of values of one run, by id. Lives as long as that run.
 
     Attributes:
         known: Ids of values that are plain tensors whatever is fed.
-        sizes: Ids of values that are :data:`Sizes`.
+        sizes: Ids of values that are :data:`SizeArray`.
         lifted: Those that are known, as the tracer's own.
     """
 
@@ -78,16 +78,16 @@ class _Run:
 
     def call(self, bound: BoundStep, values: list[Any]) -> None:
         step = bound.step
-        given = {value for value in step.inputs if value != NOTHING}
-        if step.kernel.host_result and step.node.op in ("Shape", "Size") and not given & self.sizes:
+        inputs = {value for value in step.inputs if value != NOTHING}
+        if step.kernel.host_result and step.node.op in ("Shape", "Size") and not inputs & self.sizes:
             self._measure(bound, values)
-        elif step.bodies or step.kernel.varies or step.kernel.host_result or not given:
+        elif step.bodies or step.kernel.varies or step.kernel.host_result or not inputs:
             self._traced(bound, values)
-        elif given <= self.known:
+        elif inputs <= self.known:
             with _disable_current_modes():
                 bound.call(values)
             self.known.update(step.outputs)
-        elif given & self.sizes and given <= self.known | self.sizes and self._compute(bound, values):
+        elif inputs & self.sizes and inputs <= self.known | self.sizes and self._compute(bound, values):
             pass
         else:
             self._traced(bound, values)
@@ -130,7 +130,7 @@ class _Run:
                 self.sizes.add(output)
         return True
 
-    def _store(self, step: Step, values: list[Any], result: Sizes) -> None:
+    def _store(self, step: Step, values: list[Any], result: SizeArray) -> None:
         (output,) = step.outputs
         values[output] = result
         self.sizes.add(output)
@@ -165,12 +165,12 @@ class _Numbers:
         shape: Of the tensor.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: SizeArray) -> None:
         self._sizes = sizes
         self.shape = sizes.shape
 
     def numel(self) -> int:
-        """How many there are."""
+        """Their number."""
         return self._sizes.size
 
     def tolist(self) -> Any:
@@ -182,21 +182,21 @@ class _Numbers:
         return self._sizes.reshape(-1)[0]
 
 
-def _boxed(value: object, shape: tuple[int, ...] = ()) -> Sizes:
-    made = np.empty(shape, dtype=object)
-    made[...] = value
-    return made
+def _boxed(value: object, shape: tuple[int, ...] = ()) -> SizeArray:
+    boxed = np.empty(shape, dtype=object)
+    boxed[...] = value
+    return boxed
 
 
-def _listed(values: Iterable[object]) -> Sizes:
+def _listed(values: Iterable[object]) -> SizeArray:
     items = list(values)
-    made = np.empty(len(items), dtype=object)
+    listed = np.empty(len(items), dtype=object)
     for place, value in enumerate(items):
-        made[place] = value
-    return made
+        listed[place] = value
+    return listed
 
 
-def _sizes(value: Any) -> Sizes:
+def _sizes(value: Any) -> SizeArray:
     """A known tensor as sizes."""
     if not isinstance(value, torch.Tensor):
         return value  # type: ignore[no-any-return]
@@ -204,17 +204,17 @@ def _sizes(value: Any) -> Sizes:
         return _listed(value.reshape(-1).tolist()).reshape(tuple(value.shape))
 
 
-def _tensor(sizes: Sizes) -> torch.Tensor:
+def _tensor(sizes: SizeArray) -> torch.Tensor:
     """Sizes as a tensor that the tracer knows."""
     numbers = sizes.reshape(-1).tolist()
     dtype = torch.bool if numbers and all(type(value) is bool for value in numbers) else torch.int64
     items = [torch.scalar_tensor(value, dtype=dtype) for value in numbers]
-    made = torch.stack(items) if items else torch.empty(0, dtype=dtype)
-    return made.reshape(sizes.shape)
+    flat = torch.stack(items) if items else torch.empty(0, dtype=dtype)
+    return flat.reshape(sizes.shape)
 
 
-def _elementwise(fn: Callable[..., Any]) -> Callable[..., Sizes]:
-    def compute(node: Node, *values: Sizes) -> Sizes:
+def _elementwise(fn: Callable[..., Any]) -> Callable[..., SizeArray]:
+    def compute(node: Node, *values: SizeArray) -> SizeArray:
         whole = np.broadcast_arrays(*values)
         places = zip(*(part.reshape(-1).tolist() for part in whole), strict=True)
         return _listed(fn(*items) for items in places).reshape(whole[0].shape)
@@ -227,19 +227,19 @@ def _divided(a: Any, b: Any) -> Any:
     return a // b if (a >= 0) == (b > 0) else -((-a) // b)
 
 
-def _cast(node: Node, value: Sizes) -> Sizes | None:
+def _cast(node: Node, value: SizeArray) -> SizeArray | None:
     if node.attributes.get("to") != ElementType.INT64.value:
         return None
     return _elementwise(lambda item: int(item) if type(item) is bool else item)(node, value)
 
 
-def _product(node: Node, value: Sizes, axes: Sizes | None = None) -> Sizes | None:
+def _product(node: Node, value: SizeArray, axes: SizeArray | None = None) -> SizeArray | None:
     if value.ndim != 1 or (axes is None and node.attributes.get("noop_with_empty_axes")):
         return None
     return _boxed(math.prod(value.tolist()), (1,) if node.attributes.get("keepdims", 1) else ())
 
 
-_NUMBERS: Mapping[str, Callable[..., Sizes | None]] = {
+_NUMBERS: Mapping[str, Callable[..., SizeArray | None]] = {
     "Add": _elementwise(lambda a, b: a + b),
     "Sub": _elementwise(lambda a, b: a - b),
     "Mul": _elementwise(lambda a, b: a * b),

@@ -25,7 +25,7 @@ _STREAK = 2
 
 
 class Views:
-    """The view plan of some steps that run again and again.
+    """The view plan of some steps that run again and again. Lives as long as the capture or binding of those.
 
     Attributes:
         counters: Where it counts.
@@ -56,7 +56,7 @@ class Views:
             template: Initial values by id.
             roots: Ids of tensors that stay where they are; views of them are added.
         """
-        made = []
+        thinned = []
         for bound in calls:
             source = _source(bound.step, template, roots)
             if source != NOTHING:
@@ -64,8 +64,8 @@ class Views:
                 self.nodes.append(node)
                 roots.add(bound.step.outputs[0])
                 bound = replace(bound, call=node)
-            made.append(bound)
-        return tuple(made)
+            thinned.append(bound)
+        return tuple(thinned)
 
     def done(self) -> None:
         """A run has succeeded; what it made counts from now on."""
@@ -88,7 +88,7 @@ class Views:
         self.entered.add(node)
 
     def mismatch(self) -> None:
-        """What was to stay has moved: nothing that was made counts any more."""
+        """Forget every view: a tensor that was to stay has moved."""
         self.drop()
         self.missed = True
         self.streak += 1
@@ -129,22 +129,22 @@ def bound_program(program: Program, names: frozenset[str], views: Views) -> Boun
 
 
 class _Kept(NamedTuple):
-    """What a node made, of what, and whether two runs did."""
+    """The view that a node made, of what, and whether two runs did."""
 
     guard: tuple[object, ...]
-    made: torch.Tensor
+    view: torch.Tensor
     sure: bool
 
 
 class _Node:
-    """A step that makes a view, as a call that may leave it out.
+    """A step that makes a view, as a call that may leave it out. Lives as long as its view plan.
 
     Attributes:
         plan: What it belongs to.
         call: The step.
         source: Id of what it makes a view of.
         output: Id of the view.
-        kept: What it made before.
+        kept: The view that it made before.
         off: Whether it does not make the same view each time.
     """
 
@@ -173,15 +173,15 @@ class _Node:
             plan.counters[counters.VIEWS] += 1
             if not plan.verify:
                 plan.counters[counters.SKIPPED] += 1
-                values[self.output] = kept.made
+                values[self.output] = kept.view
                 return
         self.call(values)
-        made = values[self.output]
-        if not isinstance(made, torch.Tensor) or _memory(made) != _memory(source):
+        view = values[self.output]
+        if not isinstance(view, torch.Tensor) or _memory(view) != _memory(source):
             self.give_up()
         elif kept is None:
-            self.kept = None if plan.latched else _Kept(guard, made, False)
-        elif _layout(kept.made) == _layout(made):
+            self.kept = None if plan.latched else _Kept(guard, view, False)
+        elif _layout(kept.view) == _layout(view):
             self.kept = kept._replace(sure=True)
         else:
             if kept.sure:
@@ -194,7 +194,7 @@ class _Node:
 
 
 def _source(step: Step, template: Sequence[Value], roots: Collection[int]) -> int:
-    """What of the roots a step makes a view of and nothing but constants decides how; NOTHING otherwise."""
+    """The root that a step makes a view of, where nothing but constants decides how; NOTHING otherwise."""
     kernel = step.kernel
     if kernel.view_of is None or kernel.varies or step.bodies or len(step.outputs) != 1:
         return NOTHING
@@ -234,22 +234,22 @@ def find_views(steps: Steps, dropped: Collection[int], constant: Mapping[int, Va
         dropped: Places of those that are not run.
         constant: What they made, by id, where it stays the same.
     """
-    found = []
+    views = []
     for place in sorted(dropped):
         step = steps.items[place]
         held = {
             value: constant.get(value, steps.template[value]) for value in step.inputs if value != NOTHING
         }
-        made = {value: constant.get(value) for value in step.outputs if value != NOTHING}
+        results = {value: constant.get(value) for value in step.outputs if value != NOTHING}
         memory = {_memory(value) for value in held.values() if isinstance(value, torch.Tensor)}
-        views = {value: one for value, one in made.items() if isinstance(one, torch.Tensor)}
-        if len(views) == len(made) and memory.issuperset(map(_memory, views.values())):
-            found.append(View(place, held, views))
-    return tuple(found)
+        tensors = {value: one for value, one in results.items() if isinstance(one, torch.Tensor)}
+        if len(tensors) == len(results) and memory.issuperset(map(_memory, tensors.values())):
+            views.append(View(place, held, tensors))
+    return tuple(views)
 
 
 def view_difference(program: Program, views: tuple[View, ...]) -> str:
-    """Make kept views again and say what is different; empty when nothing is.
+    """The difference between kept views and the same made again; empty when there is none.
 
     Args:
         program: The full program.
@@ -261,8 +261,8 @@ def view_difference(program: Program, views: tuple[View, ...]) -> str:
             values[value] = held
         program.calls[view.place].call(values)
         for value, kept in view.outputs.items():
-            made = values[value]
-            for what, one, other in zip(_LAYOUT, _layout(kept), _layout(made), strict=True):
+            remade = values[value]
+            for what, one, other in zip(_LAYOUT, _layout(kept), _layout(remade), strict=True):
                 if one != other:
                     return f"{program.steps.names[value]!r} has {what} {one}, made again {other}"
     return ""

@@ -1,4 +1,4 @@
-"""What a recording is on every device, and how one is refused or goes wrong."""
+"""The protocols of recorders and recordings on every device, and how one is refused or goes wrong."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Diverged(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RecordingStats:
-    """What a recording holds. Bytes are 0 where the device's own allocator keeps them.
+    """Calls and bytes of a recording. Bytes are 0 where the device's own allocator keeps them.
 
     Attributes:
         calls: Calls that a replay makes.
@@ -78,7 +78,7 @@ class RecordingStats:
 
 
 class Use(enum.Enum):
-    """What may be done with memory that is read or written outside of recorded calls.
+    """Leave to use memory that is read or written outside of recorded calls.
 
     Attributes:
         HELD: Nothing: it stays where it is, and nobody frees it.
@@ -110,7 +110,7 @@ class Shared(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What finishing the recordings of a capture came to.
+    """The outcome of finishing the recordings of a capture.
 
     Attributes:
         stats: All of them together.

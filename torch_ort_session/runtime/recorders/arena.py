@@ -14,7 +14,9 @@ from torch_ort_session.runtime.recorders.tape.prepack import Prepacked
 
 
 class Arena:
-    """Blocks on one device. A block never moves, and lives while a capture refers to it.
+    """Blocks on one device. Lives as long as its session.
+
+    A block never moves, and lives while a capture refers to it.
 
     Attributes:
         device: The device.
@@ -43,9 +45,9 @@ class Arena:
         held = self._held()
         if held and held[-1].numel() >= nbytes:
             return held[-1]
-        made = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
-        self._blocks = [weakref.ref(block) for block in (*held, made)]
-        return made
+        new = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+        self._blocks = [weakref.ref(block) for block in (*held, new)]
+        return new
 
     @property
     def nbytes(self) -> int:
@@ -55,5 +57,5 @@ class Arena:
 
     def _held(self) -> list[torch.Tensor]:
         """The blocks that live, the largest one last."""
-        found = (known() for known in self._blocks)
-        return sorted((block for block in found if block is not None), key=torch.Tensor.numel)
+        blocks = (known() for known in self._blocks)
+        return sorted((block for block in blocks if block is not None), key=torch.Tensor.numel)

@@ -1,4 +1,4 @@
-"""What a session runs with, found out when it is loaded and not again."""
+"""The stamp of what a session runs with, found out when it is loaded and not again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_ort_session.runtime.recorders.devices import unavailable
 
 
 class Stamp(NamedTuple):
-    """What captures are made with; one that was made with anything else is not replayed.
+    """The backend that captures are made with; one that was made with anything else is not replayed.
 
     Attributes:
         device: Where the session runs.

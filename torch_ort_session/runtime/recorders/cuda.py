@@ -18,7 +18,7 @@ from torch_ort_session.runtime.validation.word import FLAGS
 
 
 class _CaptureLock:
-    """Held while a CUDA graph is captured: a process has one capture at a time."""
+    """A lock for captures: a process has one at a time. Lives as long as the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class CudaRecorder:
         self._lane = _Lane(driver, torch.device("cuda", index))
 
     def record(self, body: Callable[[], None]) -> CudaRecording:
-        """Capture ``body`` and replay it once; see :class:`~.recording.Recorder`.
+        """Capture ``body`` and replay it once; see :class:`~.api.Recorder`.
 
         What the body raises leaves no capture behind. Running out of memory comes as it is, and so does an
         error that has nothing to do with capturing.
@@ -70,7 +70,7 @@ class CudaRecorder:
 
 
 class CudaRecording:
-    """A captured CUDA graph; see :class:`~.recording.Recording`."""
+    """A captured CUDA graph; see :class:`~.api.Recording`. Lives as long as its capture."""
 
     def __init__(self, lane: _Lane, graph: Any) -> None:
         self._lane = lane
@@ -105,7 +105,7 @@ class CudaRecording:
         raise RuntimeError("results of a graph are copied")
 
     def replay(self, word: torch.Tensor | None = None) -> bool:
-        """Launch the graph on the current stream; see :meth:`~.recording.Recording.replay`."""
+        """Launch the graph on the current stream; see :meth:`~.api.Recording.replay`."""
         if not self._retired and self._generation != self._lane.generation:
             self._retired = "another one of its plan was closed or failed"
         if self._retired:
@@ -129,7 +129,7 @@ class CudaRecording:
 
 
 class _Lane:
-    """What the graphs of one plan share.
+    """Stream and pool that the graphs of one plan share. Lives as long as the last of them.
 
     Attributes:
         stream: Where they are captured. cuBLAS keeps a workspace a stream, which the graphs bake in.
@@ -223,7 +223,7 @@ class _Lane:
             memory._cuda_releasePool(index, self.pool)
 
     def _verdict(self, error: BaseException, invalid: Exception | None) -> BaseException:
-        """What to raise for a capture that came to ``error``."""
+        """The exception to raise for a capture that came to ``error``."""
         if not isinstance(error, Exception):
             return error
         try:

@@ -19,7 +19,7 @@ from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
 
 def unavailable(device: torch.device) -> str:
-    """Why nothing can be recorded for a device; empty when it can be."""
+    """The reason why nothing can be recorded for a device; empty when it can be."""
     if device.type == "cuda":
         return ""
     if device.type != "cpu":
@@ -50,12 +50,12 @@ def recorder_for(
 
 def recorder_or_reason(device: torch.device, poison: bool, packing: Prepacked) -> Recorder | str:
     """A recorder for one capture, or why there is none."""
-    found = recorder_for(device, poison=poison, packing=packing)
-    return found or unavailable(device) or "nothing can be recorded here"
+    recorder = recorder_for(device, poison=poison, packing=packing)
+    return recorder or unavailable(device) or "nothing can be recorded here"
 
 
 def strips_for(device: torch.device) -> Callable[[int], NativeStrip] | None:
-    """What makes strips of calls whose sizes grow; None where there are none for a device.
+    """The maker of strips of calls whose sizes grow; None where there are none for a device.
 
     Args:
         device: Where the calls take place.
@@ -65,15 +65,15 @@ def strips_for(device: torch.device) -> Callable[[int], NativeStrip] | None:
 
 
 def feeds_for(device: torch.device, threads: int) -> NativeFeeds | None:
-    """What takes the feeds of runs that are alike; None where there is no such thing for a device.
+    """The taker of feeds of runs that are alike; None where a device has none.
 
     Args:
         device: Where the runs take place.
         threads: Of torch's CPU kernels.
     """
     module = _native_module() if device.type == "cpu" else None
-    made = getattr(module, "Feeds", None)
-    return None if made is None else cast(NativeFeeds, made(threads))
+    make = getattr(module, "Feeds", None)
+    return None if make is None else cast(NativeFeeds, make(threads))
 
 
 @functools.cache

@@ -37,6 +37,8 @@ class Ticket(NamedTuple):
 class ValidationScope:
     """The runs under one ticket, as a context; bodies of control flow run within it like any other step.
 
+    Lives as long as those runs.
+
     However it ends, the device is waited for once and the word is read once: bad data outranks what else went
     wrong, since it may have been the cause. Where the word cannot be read the ticket stays, so that no run
     begins until ``session.check()`` has read it.
@@ -60,7 +62,7 @@ class ValidationScope:
 
     @property
     def unread(self) -> bool:
-        """Whether nobody has read the word."""
+        """Whether the word of this ticket was not read yet."""
         return self.ticket is not None and self.word.ticket is self.ticket
 
     def __enter__(self) -> ValidationScope:
@@ -141,6 +143,8 @@ class ValidationScope:
 class NestedScope:
     """A run within another one, which uses the word under the ticket of that one, as a context.
 
+    Lives as long as that run.
+
     Attributes:
         word: The session's word.
         before: Whether it was on.
@@ -201,11 +205,13 @@ def counts_routes(word: ValidationWord | None) -> bool:
 
 
 ASK = "read an output of it with binding.read(), or call session.check(), before the next run"
-"""What to do about a run that nobody asked about."""
+"""Advice on a run that nobody asked about."""
 
 
 class Together:
     """Runs under one ticket that are under way: whoever asks looks at the word, which stays theirs.
+
+    Lives as long as the block of ``binding.together()``.
 
     Attributes:
         word: The session's word.
@@ -235,13 +241,13 @@ class Together:
             raise fault.error()
 
     def over(self) -> None:
-        """They are over."""
+        """End: the word is as free as it would be without them."""
         if self.word.deferral is self:
             self.word.deferral = None
 
 
 class Deferral:
-    """The recipients of what the word says of one ticket.
+    """The recipients of what the word says of one ticket. Lives as long as one of them was not told.
 
     The first of them that reads waits for the device, and then the word is free for the next run. If the data
     was bad, each of them raises once.
@@ -276,17 +282,17 @@ class Deferral:
         word.deferral = self
 
     def look(self, names: Iterable[str]) -> None:
-        """Somebody is about to read outputs.
+        """Read the word for somebody who is about to read outputs.
 
         Raises:
             DeviceValidationError: The data was bad, and at least one of them was not read since.
             Exception: The word cannot be read; the next one who reads tries again.
         """
-        found = self.waiting.intersection(names)
-        if not found:
+        unread = self.waiting.intersection(names)
+        if not unread:
             return
         self._settle()
-        self.waiting -= found
+        self.waiting -= unread
         if self.fault is not None:
             self.told = True
             raise self.fault.error()
@@ -305,7 +311,7 @@ class Deferral:
 
     @property
     def over(self) -> bool:
-        """Whether nobody has anything to learn any more."""
+        """Whether every recipient was told all there is."""
         return self.settled and (self.fault is None or not self.waiting)
 
     def _settle(self) -> None:
@@ -326,7 +332,7 @@ _CLEAR = [0] * layout.SIZE
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What makes numbers safe on a device.
+    """The checks that make numbers safe on a device.
 
     Attributes:
         index: See :func:`.word.check_index`.
@@ -342,7 +348,7 @@ PLAIN = Checks(layout.check_index, layout.check_range)
 
 
 class ValidationWord:
-    """A session's word, and the ticket of the run that it belongs to.
+    """A session's word, and the ticket of the run that it belongs to. Lives as long as the session.
 
     Kernels note the first fault of a ticket. :meth:`begin` alone clears the word, so that whatever comes
     later under the same ticket sees that it must not write. The session's runs serialise, those of its
@@ -372,14 +378,14 @@ class ValidationWord:
 
     @property
     def counting(self) -> bool:
-        """Nobody asks for routes: see :class:`.routes.CountingWord`."""
+        """Whether somebody asks for routes: see :class:`CountingWord`."""
         return False
 
     def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
-        """Nobody asks."""
+        """Nothing: nobody asks for routes."""
 
     def uncounting(self) -> Callable[[], None] | None:
-        """What takes back all that is counted from now on; None where nothing is counted."""
+        """The function that takes back all that is counted from now on; None where nothing is counted."""
         return None
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
@@ -477,11 +483,11 @@ class ValidationWord:
 
     def peek(self) -> Fault | None:
         """Wait for the device and look at the word."""
-        found = self.fetch()
-        if not found[layout.FLAGS]:
+        elements = self.fetch()
+        if not elements[layout.FLAGS]:
             return None
         nodes = [(name, f"{domain or 'ai.onnx'}::{op}") for name, domain, op in self.numbers]
-        return fault_of(found, nodes)
+        return fault_of(elements, nodes)
 
     @property
     def flagged(self) -> bool:
@@ -515,7 +521,7 @@ class ValidationWord:
 
 
 class Unvalidated:
-    """What makes indices safe where nobody is told of bad ones.
+    """The checks of indices where nobody is told of bad ones. Lives as long as its session.
 
     Attributes:
         on: Always.
@@ -528,35 +534,35 @@ class Unvalidated:
         self._checks: Checks | None = None
 
     def check(self) -> None:
-        """Nobody was told of anything."""
+        """Nothing: there is no word to ask."""
 
     def abandon(self) -> None:
-        """There is nothing to give up."""
+        """Nothing: there is no ticket to give up."""
 
     def forget(self) -> None:
-        """There is nothing to forget."""
+        """Nothing: there is no ticket to forget."""
 
     @property
     def counting(self) -> bool:
-        """Nobody asks for routes."""
+        """Whether somebody asks for routes: nobody does."""
         return False
 
     def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
-        """Nobody asks."""
+        """Nothing: nobody asks for routes."""
 
     def check_index(self, index: torch.Tensor, size: int, node: Node) -> torch.Tensor:
         """A safe index: see :meth:`ValidationWord.check_index`."""
-        return self._found().index(index, size, 0, None)
+        return self._on_device().index(index, size, 0, None)
 
     def check_range(self, values: torch.Tensor, low: int, high: int, flag: Flag, node: Node) -> torch.Tensor:
         """Safe numbers: see :meth:`ValidationWord.check_range`."""
-        return self._found().range(values, low, high, int(flag), 0, None)
+        return self._on_device().range(values, low, high, int(flag), 0, None)
 
     def noting(self, node: Node) -> tuple[int, torch.Tensor | None]:
         """No number, and no word."""
         return 0, None
 
-    def _found(self) -> Checks:
+    def _on_device(self) -> Checks:
         if transformed():
             return PLAIN
         checks = self._checks
@@ -566,22 +572,24 @@ class Unvalidated:
 
 
 def validation_for(device: torch.device, validate: Validate) -> ValidationWord | Unvalidated:
-    """Where the kernels of a session report bad data, as its options say."""
+    """The receiver of bad data that the kernels of a session report, as its options say."""
     return Unvalidated(device) if validate == "off" else ValidationWord(device)
 
 
 def checks_on(device: torch.device) -> Checks:
-    """What makes numbers safe on a device: the native ops, or plain ones where there are none."""
+    """The checks that make numbers safe on a device: the native ops, or plain ones where there are none."""
     index, bounds = native_checks.index_check(device.type), native_checks.range_check(device.type)
     return PLAIN if index is None or bounds is None else Checks(index, bounds)
 
 
 Receipt = Mapping[str, tuple[int, ...]]
-"""How often each expert was chosen, by the name of the mixture's node."""
+"""Counts of how often each expert was chosen, by the name of the mixture's node."""
 
 
 class CountingWord(ValidationWord):
-    """A word beside which mixtures count. The counts are those of one ticket, and are given once.
+    """A word beside which mixtures count. Lives as long as its session.
+
+    The counts are those of one ticket, and are given once.
 
     Attributes:
         counts: int64 [experts] on the word's device, by name, domain and operator of the node.
@@ -595,7 +603,7 @@ class CountingWord(ValidationWord):
 
     @property
     def counting(self) -> bool:
-        """Mixtures are asked to count."""
+        """Whether somebody asks for routes: each mixture counts."""
         return True
 
     def count_routes(self, experts: torch.Tensor, count: int, node: Node) -> None:
@@ -610,7 +618,7 @@ class CountingWord(ValidationWord):
         counts.scatter_add_(0, chosen, torch.ones_like(chosen))
 
     def uncounting(self) -> Callable[[], None]:
-        """What takes back all that is counted from now on."""
+        """The function that takes back all that is counted from now on."""
         before = {key: counts.clone() for key, counts in self.counts.items()}
 
         def uncount() -> None:
@@ -634,7 +642,7 @@ class CountingWord(ValidationWord):
         """Read the word, and where it tells of nothing the counts."""
         fault = super().read(ticket)
         if fault is None:
-            self.receipt = {name: tuple(found.tolist()) for (name, _, _), found in self.counts.items()}
+            self.receipt = {name: tuple(counts.tolist()) for (name, _, _), counts in self.counts.items()}
         return fault
 
     def take(self) -> Receipt:
@@ -654,7 +662,7 @@ class CountingWord(ValidationWord):
 
 
 def word_for(device: torch.device, options: Options) -> ValidationWord | Unvalidated:
-    """Where the kernels of a session report to, as its options say."""
+    """The receiver of what the kernels of a session report, as its options say."""
     return CountingWord(device) if options.routes else validation_for(device, options.validate)
 
 

@@ -18,7 +18,7 @@ from torch_ort_session.ops.common.index import EMPTY_AXIS
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a word says.
+    """A fault that a word tells of.
 
     Attributes:
         flag: What was wrong first.
@@ -42,22 +42,22 @@ class Fault:
 
     def error(self) -> DeviceValidationError:
         """A new exception that tells of it."""
-        told = TOLD[Flag(self.flag)]
+        sentence = SENTENCES[Flag(self.flag)]
         facts = {"value": self.value, "low": self.low, "high": self.high, "end": self.high + 1}
-        more = f" ({self.count} {told.many})" if self.count > 1 else ""
-        return told.error(
-            f"node {self.node!r} ({self.op}): {told.what.format(**facts)}{more}; {told.advice}",
+        more = f" ({self.count} {sentence.many})" if self.count > 1 else ""
+        return sentence.error(
+            f"node {self.node!r} ({self.op}): {sentence.what.format(**facts)}{more}; {sentence.advice}",
             node=self.node,
-            kind=told.kind,
+            kind=sentence.kind,
             value=self.value,
-            allowed=(self.low, self.high) if told.bounded else None,
+            allowed=(self.low, self.high) if sentence.bounded else None,
             count=self.count,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """How a kind of fault is told.
+    """A kind of fault in words.
 
     Attributes:
         kind: Its name.
@@ -76,7 +76,7 @@ class Sentence:
     bounded: bool = True
 
 
-TOLD: Mapping[Flag, Sentence] = {
+SENTENCES: Mapping[Flag, Sentence] = {
     Flag.INDEX: Sentence(
         "index out of range",
         "index {value} is outside of [{low}, {end}), the valid range of the indexed axis",
@@ -127,7 +127,7 @@ TOLD: Mapping[Flag, Sentence] = {
         bounded=False,
     ),
 }
-"""By flag."""
+"""The sentence of each flag."""
 
 
 FLAGS, NODE, VALUE, COUNT, HIGH, DONE, LOW = 0, 1, 2, 4, 5, 7, 8
@@ -141,7 +141,7 @@ Check = Callable[[torch.Tensor, int, int, "torch.Tensor | None"], torch.Tensor]
 
 
 def fault_of(word: Sequence[int], nodes: Sequence[tuple[str, str]]) -> Fault | None:
-    """What a word says, None when nothing is wrong.
+    """The fault that a word tells of; None when nothing is wrong.
 
     Args:
         word: Its elements.
@@ -155,10 +155,10 @@ def fault_of(word: Sequence[int], nodes: Sequence[tuple[str, str]]) -> Fault | N
 
 
 def reader(word: torch.Tensor) -> Callable[[], list[int]]:
-    """What waits for the word's device once, and gives its elements."""
+    """A function that waits for the word's device once, and gives its elements."""
     if word.is_cpu:
-        found: Callable[[], list[int]] = word.numpy().tolist
-        return found
+        read_host: Callable[[], list[int]] = word.numpy().tolist
+        return read_host
 
     def read() -> list[int]:
         if word.is_cuda:

@@ -1,4 +1,4 @@
-"""What a torch op's schema says about recording it, worked out once an op."""
+"""Traits of torch ops that recording hangs on, read off their schemas once an op, and their `out` forms."""
 
 from __future__ import annotations
 
@@ -95,15 +95,15 @@ class OpTraits:
 
     def full(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """A call's arguments by place, with defaults filled in."""
-        given = len(args)
+        positional = len(args)
         return [
-            args[i] if i < given else kwargs.get(name, default)
+            args[i] if i < positional else kwargs.get(name, default)
             for i, (name, default) in enumerate(self.arguments)
         ]
 
 
 @functools.cache
-def facts_of(op: OpOverload) -> OpTraits:
+def traits_of(op: OpOverload) -> OpTraits:
     """Read an op's schema and tags."""
     schema = op._schema
     namespace, _, base = schema.name.partition("::")
@@ -177,13 +177,13 @@ def _into(op: OpOverload) -> Into | None:
     return None
 
 
-Call: TypeAlias = tuple[str, str, list[Any]]
+OpCall: TypeAlias = tuple[str, str, list[Any]]
 """An op's qualified name, its overload, and arguments for its whole schema."""
 
-_Rewrite: TypeAlias = Callable[[list[Any], torch.Tensor], list[Call]]
+_Variant: TypeAlias = Callable[[list[Any], torch.Tensor], list[OpCall]]
 
 
-def rewritten(name: tuple[str, str], full: list[Any], results: Sequence[torch.Tensor]) -> list[Call]:
+def out_variants(name: tuple[str, str], full: list[Any], results: Sequence[torch.Tensor]) -> list[OpCall]:
     """The calls that write the result of an op into the tensor that it gave.
 
     Args:
@@ -194,42 +194,42 @@ def rewritten(name: tuple[str, str], full: list[Any], results: Sequence[torch.Te
     Returns:
         The calls in order; none where there is no such way.
     """
-    rewrite = _REWRITES.get(name)
-    if rewrite is None or len(results) != 1 or any(_lazy(a) for a in (*full, *results)):
+    variant = _OUT_VARIANTS.get(name)
+    if variant is None or len(results) != 1 or any(_lazy(a) for a in (*full, *results)):
         return []
-    return rewrite(full, results[0])
+    return variant(full, results[0])
 
 
 def _lazy(value: object) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg())
 
 
-def _as(name: str, overload: str) -> _Rewrite:
+def _as(name: str, overload: str) -> _Variant:
     return lambda full, result: [(f"aten::{name}", overload, [*full, result])]
 
 
-def _filled(value: Callable[[list[Any]], Any]) -> _Rewrite:
+def _filled(value: Callable[[list[Any]], Any]) -> _Variant:
     return lambda full, result: [("aten::fill_", "Scalar", [result, value(full)])]
 
 
-def _subtracted(full: list[Any], result: torch.Tensor) -> list[Call]:
+def _subtracted(full: list[Any], result: torch.Tensor) -> list[OpCall]:
     return [("aten::sub", "out", [full[1], full[0], full[2], result])]
 
 
-def _unequal_to_itself(full: list[Any], result: torch.Tensor) -> list[Call]:
+def _unequal_to_itself(full: list[Any], result: torch.Tensor) -> list[OpCall]:
     return [("aten::ne", "Tensor_out", [full[0], full[0], result])]
 
 
-def _counted(start: int, stop: int, step: int) -> _Rewrite:
-    def rewrite(full: list[Any], result: torch.Tensor) -> list[Call]:
+def _counted(start: int, stop: int, step: int) -> _Variant:
+    def variant(full: list[Any], result: torch.Tensor) -> list[OpCall]:
         first = 0 if start < 0 else full[start]
         stride = 1 if step < 0 else full[step]
         return [("aten::arange", "start_out", [first, full[stop], stride, result])]
 
-    return rewrite
+    return variant
 
 
-def _padded(full: list[Any], result: torch.Tensor) -> list[Call]:
+def _padded(full: list[Any], result: torch.Tensor) -> list[OpCall]:
     source, pads, value = full
     middle = result
     for back in range(len(pads) // 2):
@@ -246,7 +246,7 @@ def _padded(full: list[Any], result: torch.Tensor) -> list[Call]:
     ]
 
 
-def _repeated(full: list[Any], result: torch.Tensor) -> list[Call]:
+def _repeated(full: list[Any], result: torch.Tensor) -> list[OpCall]:
     source, repeats = full
     if not result.numel():
         return []
@@ -257,12 +257,12 @@ def _repeated(full: list[Any], result: torch.Tensor) -> list[Call]:
     return [("aten::copy_", "", [tiles, source.expand_as(tiles), False])]
 
 
-def _put(full: list[Any], result: torch.Tensor) -> list[Call]:
+def _put(full: list[Any], result: torch.Tensor) -> list[OpCall]:
     source, *rest = full
     return [("aten::copy_", "", [result, source, False]), ("aten::index_put_", "", [result, *rest])]
 
 
-_REWRITES: dict[tuple[str, str], _Rewrite] = {
+_OUT_VARIANTS: dict[tuple[str, str], _Variant] = {
     **{
         (f"aten::{name}", overload): _as(into, "Tensor_out")
         for name, into in (
@@ -303,7 +303,7 @@ _UNFOLDED = "aten::_slow_conv2d_forward"
 
 
 def scratch_of(name: str, arguments: Sequence[Any]) -> int:
-    """How many bytes a call takes for itself.
+    """Bytes that a call takes for itself.
 
     Args:
         name: Qualified name of its op.

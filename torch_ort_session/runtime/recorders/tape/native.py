@@ -1,29 +1,11 @@
-"""What the compiled extension gives to Python, typed; `csrc/tape/tape.h` says how it works."""
+"""Protocols of what the compiled extension gives to Python; `csrc/tape/tape.h` says how it works."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
-
-
-class NativeInterval(NamedTuple):
-    """One of a tape's own storages.
-
-    Attributes:
-        first: The first call that touches it.
-        last: The last one.
-        nbytes: Its bytes.
-        functional: Whether every replay makes it anew; else calls write into it in place.
-        storage: Its key.
-    """
-
-    first: int
-    last: int
-    nbytes: int
-    functional: bool
-    storage: int
 
 
 class NativeTape(Protocol):
@@ -39,7 +21,12 @@ class NativeTape(Protocol):
         """Whether no noted storage was resized."""
 
     def intervals(self) -> list[tuple[int, int, int, bool, int]]:
-        """Fields of a :class:`NativeInterval`, one for each storage that a call touches."""
+        """Rows, one for each of the tape's own storages that a call touches.
+
+        Returns:
+            The first call that touches it, the last one, its bytes, whether every replay makes it anew (else
+            calls write into it in place), and its key.
+        """
 
     def plan(
         self,
@@ -71,10 +58,6 @@ class NativeTape(Protocol):
     @property
     def position(self) -> int:
         """The call that a replay came to."""
-
-    @property
-    def retired(self) -> str:
-        """Why it cannot be replayed; empty when it can."""
 
 
 class NativeStrip(Protocol):
@@ -145,4 +128,4 @@ class NativeModule(Protocol):
         """Tensors of the same form that take over the bytes behind these, each with a storage of its own."""
 
     def holders(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """How many tensors share each one's storage, or hold it otherwise."""
+        """The number of tensors that share each one's storage, or hold it otherwise."""

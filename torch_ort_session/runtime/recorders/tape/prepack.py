@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.weak import TensorWeakRef
 
-Call: TypeAlias = tuple[str, str, list[Any]]
-"""An op's qualified name, its overload, and arguments for its whole schema."""
+from torch_ort_session.runtime.recorders.tape.aten import OpCall
 
 ONEDNN = "mkldnn::_convolution_pointwise"
 """A convolution by oneDNN that was called by its name."""
@@ -52,7 +51,7 @@ class _Entry(NamedTuple):
 
 
 class Prepacked:
-    """Packed weights of one session. Its captures share them, and they live as long as one of those does."""
+    """Packed weights, which captures share while one of those lives. Lives as long as its session."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[Any, ...], _Entry] = {}
@@ -78,7 +77,7 @@ class Prepacked:
         """Bytes of the packed weights that captures refer to."""
         return sum(entry.weight.nbytes for entry in self._living())
 
-    def into(self, full: Sequence[Any], result: torch.Tensor) -> list[Call]:
+    def into(self, full: Sequence[Any], result: torch.Tensor) -> list[OpCall]:
         """The calls that write what a convolution gave into its result.
 
         Args:
@@ -104,7 +103,7 @@ class Prepacked:
             return []
         return self.summed([x, w, b, pads, strides, dilations, groups], result)
 
-    def summed(self, full: Sequence[Any], result: torch.Tensor) -> list[Call]:
+    def summed(self, full: Sequence[Any], result: torch.Tensor) -> list[OpCall]:
         """The calls that write what oneDNN's convolution gave into its result.
 
         Args:
@@ -146,8 +145,8 @@ class Prepacked:
         if packed is None:
             pack = getattr(torch.ops.mkldnn, _TRANSPOSED_WEIGHT)
             packed = pack(w, pads, extra, strides, dilations, groups, list(x.shape))
-            given = torch.ops.mkldnn._convolution_transpose_pointwise(x, packed, *full[2:])
-            if not torch.equal(given, result) or given.stride() != result.stride():
+            again = torch.ops.mkldnn._convolution_transpose_pointwise(x, packed, *full[2:])
+            if not torch.equal(again, result) or again.stride() != result.stride():
                 return list(full)
             self._keep(w, geometry, packed)
         return [x, packed, *full[2:]]
@@ -206,14 +205,14 @@ def _pack(w: torch.Tensor, geometry: _Geometry) -> torch.Tensor:
 def _same(arguments: list[Any], result: torch.Tensor) -> bool:
     """Whether oneDNN's sum gives what the convolution gave, here and now."""
     try:
-        given = torch.ops.mkldnn._convolution_pointwise_.binary(*arguments)
+        summed = torch.ops.mkldnn._convolution_pointwise_.binary(*arguments)
     except RuntimeError:
         return False
-    return given.data_ptr() == arguments[0].data_ptr() and torch.equal(given, result)
+    return summed.data_ptr() == arguments[0].data_ptr() and torch.equal(summed, result)
 
 
 def _backend(full: Sequence[Any]) -> str:
-    """What torch computes a convolution by; empty where it does not tell."""
+    """The backend that torch computes a convolution by; empty where it does not tell."""
     select = getattr(torch._C, "_select_conv_backend", None)
     return "" if select is None else str(select(*full)).rpartition(".")[2]
 

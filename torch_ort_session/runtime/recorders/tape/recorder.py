@@ -16,21 +16,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ort_session.plan.memory.layout import PlaceKind
 from torch_ort_session.runtime.recorders.api import Diverged, Finished, RecordingStats, Refused, Shared, Use
-from torch_ort_session.runtime.recorders.tape.aten import Call, OpTraits, facts_of, rewritten, scratch_of
-from torch_ort_session.runtime.recorders.tape.memory import (
-    Life,
-    Notes,
-    Part,
-    Reuse,
-    alike,
-    lay_out,
+from torch_ort_session.runtime.recorders.tape.aten import (
+    OpCall,
+    OpTraits,
+    out_variants,
+    scratch_of,
+    traits_of,
 )
+from torch_ort_session.runtime.recorders.tape.memory import Life, Notes, Part, Reuse, alike, lay_out
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
 from torch_ort_session.runtime.recorders.tape.prepack import ONEDNN, TRANSPOSED, Prepacked
 
 
 class TapeRecording:
-    """Recorded calls on the CPU; see :class:`~.recording.Recording`.
+    """Recorded calls on the CPU; see :class:`~.api.Recording`. Lives as long as its capture.
 
     Args:
         native: The compiled extension.
@@ -70,7 +69,7 @@ class TapeRecording:
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
-        """Lay out the recordings of one capture together; see :meth:`~.recording.Recording.finish_all`."""
+        """Lay out the recordings of one capture together; see :meth:`~.api.Recording.finish_all`."""
         bases: list[int] = []
         length = 0
         for stage in stages:
@@ -99,15 +98,15 @@ class TapeRecording:
             recording._block = memory
         calls = sum(recording.stats.calls for recording in recordings)
         views = sum(recording.stats.views for recording in recordings)
-        given = frozenset(place.storage for place in layout.of(PlaceKind.GIVEN))
-        return Finished(replace(stats, calls=calls, views=views), given, layout, evidence)
+        donated = frozenset(place.storage for place in layout.of(PlaceKind.GIVEN))
+        return Finished(replace(stats, calls=calls, views=views), donated, layout, evidence)
 
     def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Move results' bytes into new tensors; see :meth:`~.recording.Recording.donate`."""
+        """Move results' bytes into new tensors; see :meth:`~.api.Recording.donate`."""
         return self._native.give(results)
 
     def replay(self, word: torch.Tensor | None = None) -> bool:
-        """Make every call again, without Python; see :meth:`~.recording.Recording.replay`."""
+        """Make every call again, without Python; see :meth:`~.api.Recording.replay`."""
         try:
             outcome = self._tape.replay(word)
         except Exception as error:
@@ -172,7 +171,7 @@ class TapeRecorder:
         self._native, self._poison, self._packing = native, poison, packing or Prepacked()
 
     def record(self, body: Callable[[], None]) -> TapeRecording:
-        """Run ``body`` without gradients and record its calls; see :class:`~.recording.Recorder`."""
+        """Run ``body`` without gradients and record its calls; see :class:`~.api.Recorder`."""
         tape = self._native.Tape()
         writer = _Writer(self._native, tape, self._packing)
         try:
@@ -211,7 +210,7 @@ def _recording_modes() -> Iterator[None]:
 
 
 class _Reads(TorchFunctionMode):
-    """Refuses what reads data out of the dispatcher's sight."""
+    """A refusal of what reads data out of the dispatcher's sight."""
 
     def __init__(self, writer: _Writer) -> None:
         super().__init__()
@@ -237,7 +236,7 @@ _SET_DATA: Any = vars(torch._C.TensorBase)["data"].__set__
 
 
 class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes calls on a tape while they take place.
+    """The writer of calls on a tape while they take place. Lives as long as the recorded body runs.
 
     Attributes:
         refusal: The first thing that could not be recorded. It stays even when the body swallows it.
@@ -258,7 +257,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.scratch: list[tuple[int, int]] = []
 
     def notes(self) -> Notes:
-        """What the layout of the tape's memory hangs on, beside the calls."""
+        """Notes on calls that the layout of the tape's memory hangs on."""
         return Notes(tuple(self.reuses), tuple(self.scratch))
 
     @classmethod
@@ -267,7 +266,7 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def refuse(self, reason: str, op: object) -> Refused:
-        """Note and give what to raise."""
+        """The refusal to raise, which is noted."""
         refusal = Refused(reason, str(op))
         if self.refusal is None:
             self.refusal = refusal
@@ -277,23 +276,23 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        facts = facts_of(func)
-        full = facts.full(args, kwargs)
+        traits = traits_of(func)
+        full = traits.full(args, kwargs)
         inputs = _tensors(full)
-        reason = facts.refusal or _objection(facts, full, inputs)
+        reason = traits.refusal or _objection(traits, full, inputs)
         if reason:
             raise self.refuse(reason, func)
-        given = func(*args, **kwargs)
-        listed = _results(given)
+        output = func(*args, **kwargs)
+        listed = _results(output)
         results = [r for r in listed if r is not None]
-        reason = self._write(facts, full, inputs, listed, results)
+        reason = self._write(traits, full, inputs, listed, results)
         if reason:
             raise self.refuse(reason, func)
-        return given
+        return output
 
     def _write(
         self,
-        facts: OpTraits,
+        traits: OpTraits,
         full: list[Any],
         inputs: list[torch.Tensor],
         listed: list[torch.Tensor | None],
@@ -309,8 +308,8 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         aliases = sum(key in held for key in keys)
         if 0 < aliases < len(keys):
             return "some of its results alias an input and some do not"
-        if aliases and not facts.writes:
-            if not facts.views:
+        if aliases and not traits.writes:
+            if not traits.views:
                 return "its result aliases an input, which its schema does not say"
             self.views += 1
             return ""
@@ -319,28 +318,28 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if any(n != keys.count(k) for n, k in zip(self.native.holders(results), keys, strict=True)):
                 return "it keeps its result's memory, or shares it with others"
             self.tape.own(results)
-        if facts.uninitialised:
+        if traits.uninitialised:
             self.blank.update(key for key, r in zip(keys, results, strict=True) if r.numel())
             return ""
-        if self.blank and self._reads_blank(facts, full, inputs):
+        if self.blank and self._reads_blank(traits, full, inputs):
             return BLANK
-        if not inputs and fresh and facts.dtype >= 0 and full[facts.dtype] is None:
+        if not inputs and fresh and traits.dtype >= 0 and full[traits.dtype] is None:
             # Else the default dtype at replay would decide.
-            full[facts.dtype] = results[0].dtype
-        self._add(facts, full, listed, results, fresh)
+            full[traits.dtype] = results[0].dtype
+        self._add(traits, full, listed, results, fresh)
         return ""
 
-    def _reads_blank(self, facts: OpTraits, full: list[Any], inputs: list[torch.Tensor]) -> bool:
+    def _reads_blank(self, traits: OpTraits, full: list[Any], inputs: list[torch.Tensor]) -> bool:
         """Whether a call reads what was allocated and filled, if at all, out of the dispatcher's sight."""
-        unread = [argument for place, argument in enumerate(full) if place in facts.unread]
+        unread = [argument for place, argument in enumerate(full) if place in traits.unread]
         passed = set(self.native.storage_keys(_tensors(unread))) if unread else set()
         if any(key in self.blank and key not in passed for key in self.native.storage_keys(inputs)):
             return True
-        if facts.writes:
+        if traits.writes:
             self.blank -= passed
         return False
 
-    def _note_heir(self, full: list[Any], result: torch.Tensor) -> None:
+    def _note_reuse(self, full: list[Any], result: torch.Tensor) -> None:
         """Note that a pointwise call may write its result over an argument of the same form."""
         inputs = _tensors(full)
         keys = self.native.storage_keys(inputs)
@@ -352,14 +351,14 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _add(
         self,
-        facts: OpTraits,
+        traits: OpTraits,
         full: list[Any],
         listed: list[torch.Tensor | None],
         results: list[torch.Tensor],
         fresh: bool,
     ) -> None:
-        name, overload = facts.name
-        calls: Sequence[Call] = ()
+        name, overload = traits.name
+        calls: Sequence[OpCall] = ()
         if name == "aten::convolution":
             calls = self.packing.into(full, results[0])
         elif name == ONEDNN:
@@ -367,21 +366,23 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name == TRANSPOSED:
             full = self.packing.transposed(full, results[0])
         elif fresh:
-            calls = rewritten(facts.name, full, results)
+            calls = out_variants(traits.name, full, results)
         lazy = (
-            any(t.is_conj() or t.is_neg() for t in (*results, *_tensors(full[:1]))) if facts.copies else False
+            any(t.is_conj() or t.is_neg() for t in (*results, *_tensors(full[:1])))
+            if traits.copies
+            else False
         )
         if calls:
-            if facts.pointwise and len(calls) == 1:
-                self._note_heir(full, results[0])
+            if traits.pointwise and len(calls) == 1:
+                self._note_reuse(full, results[0])
             for written, how, arguments in calls:
                 self._write_in_place(written, how, arguments)
-        elif fresh and facts.copies and not lazy:
+        elif fresh and traits.copies and not lazy:
             self.tape.add("aten::copy_", "", [results[0], full[0], False], [])
-        elif fresh and facts.into is not None and len(results) == len(listed):
-            into = facts.into
-            if facts.pointwise and len(results) == 1:
-                self._note_heir(full, results[0])
+        elif fresh and traits.into is not None and len(results) == len(listed):
+            into = traits.into
+            if traits.pointwise and len(results) == 1:
+                self._note_reuse(full, results[0])
             self._write_in_place(into.name, into.overload, [*full, *into.more, *results])
         else:
             self.tape.add(name, overload, full, listed if fresh else [])
@@ -393,37 +394,37 @@ class _Writer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.tape.add(name, overload, arguments, [])
 
 
-def _objection(facts: OpTraits, full: list[Any], inputs: list[torch.Tensor]) -> str:
+def _objection(traits: OpTraits, full: list[Any], inputs: list[torch.Tensor]) -> str:
     """Why this call of an op cannot be recorded though others can."""
     if any(t.device.type != "cpu" for t in inputs):
         return "it takes a tensor of another device"
-    if facts.masks and any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in full[1]):
+    if traits.masks and any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in full[1]):
         return "its result's shape depends on a mask"
-    if facts.random and not _still(facts, full):
+    if traits.random and not _still(traits, full):
         return "it draws random numbers"
     return ""
 
 
-def _still(facts: OpTraits, full: list[Any]) -> bool:
+def _still(traits: OpTraits, full: list[Any]) -> bool:
     """Whether the arguments of an op that may drop out elements say that none is."""
-    named = {name: value for (name, _), value in zip(facts.arguments, full, strict=True)}
+    named = {name: value for (name, _), value in zip(traits.arguments, full, strict=True)}
     if "generator" in named:
         return False
     return named.get("dropout_p") == 0 or ("p" in named and named.get("train") is False)
 
 
 def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors
 
 
-def _results(given: Any) -> list[torch.Tensor | None]:
+def _results(output: Any) -> list[torch.Tensor | None]:
     """A call's results in the order in which the dispatcher's stack holds them, lists opened."""
-    if isinstance(given, (list, tuple)):
-        return [tensor for part in given for tensor in _results(part)]
-    return [given if isinstance(given, torch.Tensor) else None]
+    if isinstance(output, (list, tuple)):
+        return [tensor for part in output for tensor in _results(part)]
+    return [output if isinstance(output, torch.Tensor) else None]
