@@ -19,7 +19,7 @@ test: setup
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not zoo and not cuda"
 
 full: setup
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --draws all
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,6 +10,17 @@ import pytest
 import torch
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How many random draws of the same thing there are; `make full` asks for all."""
+    parser.addoption("--draws", choices=("few", "all"), default="few", help="how much is drawn at random")
+
+
+@pytest.fixture
+def all_drawn(pytestconfig: pytest.Config) -> bool:
+    """Whether a test makes all the draws that it can, not a share of them."""
+    return bool(pytestconfig.getoption("draws") == "all")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Processes side by side share the cores: threads that wait for each other would spin."""
     if hasattr(config, "workerinput"):

@@ -19,7 +19,7 @@ import pytest
 import suite
 import torch
 from gaps import GAPS
-from replaying import Seam, apart, as_constants, differ, number_feeds, other_data, seams_of
+from replaying import Seam, apart, as_constants, differ, number_feeds, other_data, seams_of, seeded
 from seams import AS_CONSTANTS, CONSTANT, PARTLY, SAME_DATA, SEAMS
 
 from torch_ort_session import Options
@@ -155,8 +155,7 @@ def _recorded(session: Session, feed: Mapping[str, Any]) -> tuple[Recorded, froz
 
 
 def _seeded(session: Session, feed: Mapping[str, Any]) -> list[Any]:
-    torch.manual_seed(0)
-    return session.run(None, feed)
+    return seeded(session, feed, 0)
 
 
 def conduct_of(name: str) -> Conduct:

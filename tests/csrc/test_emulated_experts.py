@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
+from axes import crossed
 from hostcuda import launch, needs_compiler, poisoned
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -18,6 +21,11 @@ REALS = list(TOLERANCES)
 PACKED = 3
 MIXED = {torch.float32: torch.float16, torch.float16: torch.float32, torch.bfloat16: torch.float32}
 """For each type another that scales, zero points and bias may have."""
+KINDS = crossed(
+    list(itertools.product(TOLERANCES, (4, 2, 8))),
+    list(itertools.product((False, True), ("packed", "", "floats"))),
+)
+"""Of a weight: its dtype and bits, which a kernel is made for, and what else it is told."""
 EXPERTS = torch.tensor([3, 0, 3, 2, 4])
 SKEW = 8
 """Bytes off an address that allows 16 at once."""
@@ -124,10 +132,7 @@ def test_each_row_meets_its_expert(dtype: torch.dtype) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+@pytest.mark.parametrize(("dtype", "bits", "mixed", "zeros"), KINDS)
 def test_each_row_meets_the_numbers_of_its_expert(
     dtype: torch.dtype, bits: int, zeros: str, mixed: bool
 ) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
+from axes import crossed
 from hostcuda import launch, needs_compiler, poisoned
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -19,6 +22,11 @@ REALS = list(TOLERANCES)
 PACKED = 3
 MIXED = {torch.float32: torch.float16, torch.float16: torch.float32, torch.bfloat16: torch.float32}
 """For each type another that scales, zero points and bias may have."""
+KINDS = crossed(
+    list(itertools.product(TOLERANCES, (4, 2, 8))),
+    list(itertools.product((False, True), ("packed", "", "floats"))),
+)
+"""Of a weight: its dtype and bits, which a kernel is made for, and what else it is told."""
 
 
 def drawn(
@@ -66,10 +74,7 @@ def of_rows(
 
 
 @needs_compiler
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+@pytest.mark.parametrize(("dtype", "bits", "mixed", "zeros"), KINDS)
 def test_few_rows_read_the_weight_as_it_lies(dtype: torch.dtype, bits: int, zeros: str, mixed: bool) -> None:
     torch.manual_seed(bits)
     kind = MIXED[dtype] if mixed else dtype
@@ -92,10 +97,7 @@ def test_few_rows_read_the_weight_as_it_lies(dtype: torch.dtype, bits: int, zero
 
 
 @needs_compiler
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+@pytest.mark.parametrize(("dtype", "bits", "mixed", "zeros"), KINDS)
 def test_many_rows_are_given_floats(dtype: torch.dtype, bits: int, zeros: str, mixed: bool) -> None:
     torch.manual_seed(bits)
     name = f"nbits_floats_{str(dtype).removeprefix('torch.')}_{bits}"

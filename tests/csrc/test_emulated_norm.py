@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from axes import crossed
 from hostcuda import launch, needs_compiler, poisoned
 
 from torch_ort_session.ops import native
@@ -11,9 +12,14 @@ from torch_ort_session.ops import native
 pytestmark = needs_compiler
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 31), (2, 64), (4, 65), (2, 1100), (5, 257)])
-@pytest.mark.parametrize("parts", ["skip and bias", "skip", "bias", ""])
+@pytest.mark.parametrize(
+    ("dtype", "rows", "width", "parts"),
+    crossed(
+        [torch.float32, torch.float16, torch.bfloat16],
+        [(4, 65), (1, 1), (3, 31), (2, 64), (2, 1100), (5, 257)],
+        ["skip and bias", "skip", "bias", ""],
+    ),
+)
 def test_it_normalizes_the_sum(dtype: torch.dtype, rows: int, width: int, parts: str) -> None:
     generator = torch.Generator().manual_seed(rows * width)
 

@@ -90,9 +90,10 @@ def test_every_set_of_instructions_gives_what_float64_gives(instructions: int, b
     for columns in (1, 16, 50, 256, 300, 513):
         for zeros in ("", "packed", "floats"):
             w = weight(7, columns, bits, block, zeros)
+            wide = w.wide().t()
             for rows in (1, 2, 3, 4, 5, 16, 17):
                 a = torch.randn(rows, columns)
-                wanted = a.double() @ w.wide().t()
+                wanted = a.double() @ wide
                 assert error(product(a, w, instructions=instructions), wanted) < 5e-6
                 assert error(product(a, w, coarse=True, instructions=instructions), wanted) < COARSE
 

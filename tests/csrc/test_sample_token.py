@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from axes import crossed
 from hostcuda import launch, needs_compiler, poisoned
 from textmodel import message
 from torch import Tensor
@@ -200,12 +201,11 @@ def test_torch_can_rely_on_its_schema() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_kernel_of_cuda_draws_the_same(
-    rules: tuple[float, int, float, int, bool], dtype: torch.dtype
-) -> None:
-    temperature, top_k, top_p, keep, closed = rules
+@pytest.mark.parametrize(
+    ("dtype", "number"), crossed([torch.float32, torch.float16, torch.bfloat16], range(len(RULES)))
+)
+def test_the_kernel_of_cuda_draws_the_same(dtype: torch.dtype, number: int) -> None:
+    temperature, top_k, top_p, keep, closed = rules = RULES[number]
     for rows, size in ((1, 1), (3, 7), (40, 300), (2, 3000)):
         given, ours, theirs = scores(rows, size, dtype), state(), state()
         if rows == 3:

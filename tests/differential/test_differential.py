@@ -50,7 +50,7 @@ def check_all(seeds: range, ort: OnnxRuntime, compared: Compared) -> Tally:
 def enough(tally: Tally, graphs: int) -> None:
     """What has to have been compared, so that a generator or an oracle that gives up does not pass."""
     assert tally.graphs == graphs
-    assert len(tally.ops) > 115
+    assert len(tally.ops) > (115 if graphs >= 150 else 100)
     least = {
         "reference": 7,
         "onnxruntime": 6,
@@ -63,8 +63,9 @@ def enough(tally: Tally, graphs: int) -> None:
     assert all(each[name] > count for name, count in least.items()), each
 
 
-def test_graphs_agree(ort: OnnxRuntime, compared: Compared) -> None:
-    enough(check_all(range(150), ort, compared), 150)
+def test_graphs_agree(ort: OnnxRuntime, compared: Compared, all_drawn: bool) -> None:
+    graphs = 150 if all_drawn else 50
+    enough(check_all(range(graphs), ort, compared), graphs)
 
 
 @pytest.mark.slow
@@ -74,9 +75,9 @@ def test_many_graphs_agree(start: int, ort: OnnxRuntime, compared: Compared) -> 
 
 
 @pytest.mark.parametrize("opset", range(7, onnx.defs.onnx_opset_version() + 1))
-def test_every_opset(opset: int, ort: OnnxRuntime, compared: Compared) -> None:
+def test_every_opset(opset: int, ort: OnnxRuntime, compared: Compared, all_drawn: bool) -> None:
     tally = Tally()
-    for seed in (1, 2):
+    for seed in (1, 2) if all_drawn else (1 + opset % 2,):
         grown = grow(seed, FAMILIES, opset)
         check(grown, ort, tally)
         compared.note(grown.model)

@@ -127,8 +127,10 @@ def check(grown: Grown, ort: OnnxRuntime, tally: Tally, sizes: Sequence[int] = S
     found = tally.differences
     # A fused function may differ in its last place: fused runs are near the eager one, the others equal it.
     auto = tos.load(grown.model, options=tos.Options(fuse=False))
-    fused = tos.load(grown.model)
-    eager = tos.load(grown.model, options=tos.Options(capture="off"))
+    fused, eager = (
+        tos.Session(auto.model, auto.device, options)
+        for options in (tos.Options(), tos.Options(capture="off"))
+    )
     asked = _oracles(grown.model, ort)
     names = [out.name for out in grown.model.graph.output]
     able: set[str] = set()

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cases
 import numpy as np
 import pytest
 import torch
-from opcase import OpCase
+from opgroups import CASES
+from replaying import seeded
 
 import torch_ort_session as tos
 from torch_ort_session.runtime.values.feeds import from_numpy
-
-
-def first_cases() -> dict[str, OpCase]:
-    """One case an operator."""
-    found: dict[str, OpCase] = {}
-    for info in pkgutil.iter_modules(cases.__path__):
-        for case in importlib.import_module(f"cases.{info.name}").CASES:
-            found.setdefault(f"{case.domain or 'ai.onnx'}::{case.op}", case)
-    return found
 
 
 @contextlib.contextmanager
@@ -44,31 +33,25 @@ MODES: dict[str, Callable[[], Any]] = {
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
     "grad": torch.enable_grad,
 }
-CASES = first_cases()
-
-
-def run(session: tos.Session, feeds: dict[str, Any]) -> list[Any]:
-    torch.manual_seed(0)
-    return session.run(None, feeds)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_results_do_not_depend_on_the_callers_modes(name: str) -> None:
-    case = CASES[name]
+    (case, *_) = CASES[name]
     dtype, opset = case.variants()[0]
     session = tos.load(case.model(dtype, opset))
     feeds = case.feeds(dtype, 0)
-    expected = run(session, feeds)
+    expected = seeded(session, feeds, 0)
     for label, mode in MODES.items():
         with mode():
-            results = run(session, feeds)
+            results = seeded(session, feeds, 0)
         for got, want in zip(results, expected, strict=True):
             same(got, want, label)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_feeds_are_not_written_to(name: str) -> None:
-    case = CASES[name]
+    (case, *_) = CASES[name]
     dtype, opset = case.variants()[0]
     fed = {
         key: from_numpy(key, value).clone()
@@ -76,7 +59,7 @@ def test_feeds_are_not_written_to(name: str) -> None:
         if isinstance(value, np.ndarray) and value.dtype != object
     }
     before = {key: (value.clone(), value._version) for key, value in fed.items()}
-    run(tos.load(case.model(dtype, opset)), {**case.feeds(dtype, 0), **fed})
+    seeded(tos.load(case.model(dtype, opset)), {**case.feeds(dtype, 0), **fed}, 0)
     for key, value in fed.items():
         content, version = before[key]
         torch.testing.assert_close(value, content, rtol=0, atol=0, equal_nan=True)

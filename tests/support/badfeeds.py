@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import cases
 import numpy as np
 import pytest
 import torch
 from opcase import Fixed, OpCase, const
+from opgroups import all_cases
 
 import torch_ort_session as tos
 from torch_ort_session.ops.common.faults import Flag
 from torch_ort_session.runtime.validation.word import SENTENCES
 
 MS = "com.microsoft"
-CASES: list[OpCase] = [
-    case
-    for info in pkgutil.iter_modules(cases.__path__)
-    for case in importlib.import_module(f"cases.{info.name}").CASES
-]
+CASES = [case for _, case in all_cases()]
 
 
 def also(op: str, id: str | None, **inputs: Fixed) -> OpCase:

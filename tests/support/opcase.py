@@ -114,6 +114,7 @@ def seq(*items: Random | Fixed) -> Sequence_:
 
 Input = Random | Fixed | Sequence_ | None
 Oracle = str | Callable[..., Any]
+Answer = Callable[[Mapping[str, Any]], list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,16 +189,25 @@ class OpCase:
 
     def expected(self, dtype: str, opset: int, feeds: Mapping[str, Any]) -> list[Any]:
         """What the oracle says."""
-        model = self.model(dtype, opset)
+        return self.ask(dtype, opset)(feeds)
+
+    def ask(self, dtype: str, opset: int) -> Answer:
+        """The oracle of the model at a dtype and an opset, made once for feeds of the same shapes."""
         if callable(self.oracle):
-            values = [None if item is None else feeds[f"x{i}"] for i, item in enumerate(self.inputs)]
-            result = self.oracle(*values, **self.attrs)
-            return list(result) if isinstance(result, tuple) else [result]
+            return self._called
+        model = self.model(dtype, opset)
         if self.oracle == "onnxruntime":
-            return _onnxruntime(model, feeds)
+            return _onnxruntime(model)
         from onnx.reference import ReferenceEvaluator
 
-        return list(ReferenceEvaluator(model).run(None, dict(feeds)))
+        reference = ReferenceEvaluator(model)
+        return lambda feeds: list(reference.run(None, dict(feeds)))
+
+    def _called(self, feeds: Mapping[str, Any]) -> list[Any]:
+        assert callable(self.oracle)
+        values = [None if item is None else feeds[f"x{i}"] for i, item in enumerate(self.inputs)]
+        result = self.oracle(*values, **self.attrs)
+        return list(result) if isinstance(result, tuple) else [result]
 
 
 def ms(
@@ -220,8 +230,24 @@ def _unknown_to_numpy(value: Any) -> bool:
     return any(getattr(value, "dtype", None) == np.dtype(kind) for kind, _ in _EXTRA.values())
 
 
-def _onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+def _onnxruntime(model: onnx.ModelProto) -> Answer:
     """What onnxruntime's CPU provider makes of a model of one node."""
+    sessions: dict[tuple[tuple[int, ...], ...], Any] = {}
+
+    def answer(feeds: Mapping[str, Any]) -> list[Any]:
+        # Types that only onnx and ml_dtypes know cannot be fed.
+        fixed = {name: value for name, value in feeds.items() if _unknown_to_numpy(value)}
+        shapes = tuple(np.shape(value) for value in feeds.values() if not isinstance(value, list))
+        session = None if fixed else sessions.get(shapes)
+        if session is None:
+            session = sessions[shapes] = _onnxruntime_session(model, feeds, fixed)
+        return list(session.run(None, {name: value for name, value in feeds.items() if name not in fixed}))
+
+    return answer
+
+
+def _onnxruntime_session(model: onnx.ModelProto, feeds: Mapping[str, Any], fixed: Mapping[str, Any]) -> Any:
+    """A session for feeds of these shapes, with the fixed ones as weights."""
     import onnxruntime
 
     names = [name for name in model.graph.node[0].output if name]
@@ -231,13 +257,10 @@ def _onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
         if info.type.HasField("tensor_type"):
             for dim, size in zip(info.type.tensor_type.shape.dim, feeds[info.name].shape, strict=True):
                 dim.dim_value = size
-    # Types that only onnx and ml_dtypes know cannot be fed.
-    fixed = {name: value for name, value in feeds.items() if _unknown_to_numpy(value)}
     for name, value in fixed.items():
         model.graph.initializer.append(numpy_helper.from_array(value, name))
     for info in [info for info in model.graph.input if info.name in fixed]:
         model.graph.input.remove(info)
-    feeds = {name: value for name, value in feeds.items() if name not in fixed}
     del model.graph.output[:]
     inferred = onnx.shape_inference.infer_shapes(model)
     known = {info.name: info for info in inferred.graph.value_info}
@@ -245,10 +268,9 @@ def _onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
         model.graph.output.append(known.get(name, onnx.ValueInfoProto(name=name)))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
+    return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return list(session.run(None, dict(feeds)))
 
 
 TOLERANCE = {

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from torch_ort_session.plan.lowering.steps import NOTHING, Step, input_params
 from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.plan.plan import Plan
+from torch_ort_session.session import Session
 
 Feed = Mapping[str, Any]
 APART = float("inf")
@@ -95,6 +96,13 @@ def _mixed(value: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
     """The elements in another order, which small arrays may come out of by chance as they were."""
     mixed = rng.permutation(np.array(value).reshape(-1)).reshape(value.shape)
     return np.roll(value, 1) if np.array_equal(mixed, value) else mixed
+
+
+def seeded(session: Session, feed: Feed, seed: int) -> list[Any]:
+    """The results of a run whose random numbers follow from a seed."""
+    # torch.manual_seed seeds devices as well that are not there, which takes longer than such a run.
+    torch.default_generator.manual_seed(seed)
+    return session.run(None, feed)
 
 
 def differ(one: Feed, other: Feed) -> bool:
