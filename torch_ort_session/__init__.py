@@ -18,10 +18,10 @@ from torch_ort_session.errors import (
 from torch_ort_session.explain.backend import BackendReport
 from torch_ort_session.ir.ports import Port
 from torch_ort_session.options import Bucket, Limits, Options
-from torch_ort_session.plan.partition.report import DeclineReport
+from torch_ort_session.plan.partition import DeclineReport
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.bindings.attached import Snapshot
-from torch_ort_session.runtime.values.results import Outputs
+from torch_ort_session.runtime.bindings import Snapshot
+from torch_ort_session.runtime.values import Outputs
 from torch_ort_session.session import Session, load
 
 __all__ = [

@@ -10,35 +10,29 @@ from typing import Any, NoReturn, TypeVar
 import torch
 
 from torch_ort_session.errors import CaptureError
-from torch_ort_session.plan.partition.report import DeclineReport
-from torch_ort_session.runtime.bindings.attached import (
+from torch_ort_session.plan.partition import DeclineReport
+from torch_ort_session.runtime.bindings import (
     Attached,
-    Prepared,
-    Snapshot,
-    switched_off,
-    undelivered,
-)
-from torch_ort_session.runtime.bindings.bound import (
     Bound,
+    Caches,
+    Prepared,
+    Recipients,
+    Snapshot,
     bind_input,
     bind_output,
     bind_state,
     check_name,
+    defers,
     fitting,
+    switched_off,
+    undelivered,
 )
-from torch_ort_session.runtime.bindings.delivery import Recipients, defers
-from torch_ort_session.runtime.bindings.shared_caches import Caches
-from torch_ort_session.runtime.dispatch.paths import RunRequest, by_steps, deliver
-from torch_ort_session.runtime.dynamic.growing import growth_cache_of
-from torch_ort_session.runtime.engine.engine import Engine
-from torch_ort_session.runtime.engine.run import capture_now, replay_now, run
-from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.validation.validator import ValidationScope
-from torch_ort_session.runtime.values.context import RunModes
-from torch_ort_session.runtime.values.overlap import overlap
-from torch_ort_session.runtime.values.results import Delivery, Owned
-from torch_ort_session.runtime.values.signature import not_replayed
+from torch_ort_session.runtime.dispatch import RunRequest, by_steps, deliver
+from torch_ort_session.runtime.dynamic import growth_cache_of
+from torch_ort_session.runtime.engine import Engine, capture_now, replay_now, run
+from torch_ort_session.runtime.interpreter import Program, watch_program
+from torch_ort_session.runtime.validation import ValidationScope
+from torch_ort_session.runtime.values import Delivery, Owned, RunModes, not_replayed, overlap
 from torch_ort_session.trace import counters
 
 T = TypeVar("T")

@@ -12,9 +12,8 @@ from torch import nn
 from torch_ort_session.errors import ModelError, UnsupportedOp, UnsupportedOpError
 from torch_ort_session.ir.graph import Graph, Node, Weight
 from torch_ort_session.ops import registry
-from torch_ort_session.plan.lowering.placement import is_small
-from torch_ort_session.runtime.engine.engine import Engine
-from torch_ort_session.runtime.engine.module_run import ModuleRun
+from torch_ort_session.plan.lowering import is_small
+from torch_ort_session.runtime.engine import Engine, ModuleRun
 
 _TRAIN_OPS = ("BatchNormalization", "Dropout")
 _TRAIN = "train mode is not supported for operators that behave differently in it:"

@@ -21,11 +21,10 @@ from torch_ort_session.ir.ports import Port, port_of
 from torch_ort_session.ir.text import byte_size, weight_bytes
 from torch_ort_session.module import SessionModule
 from torch_ort_session.options import Options
-from torch_ort_session.plan.lowering.lower import lower
+from torch_ort_session.plan.lowering import lower
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.engine.engine import Engine
-from torch_ort_session.runtime.values.context import resolve_device
-from torch_ort_session.runtime.values.results import Outputs, wanted_names
+from torch_ort_session.runtime.engine import Engine
+from torch_ort_session.runtime.values import Outputs, resolve_device, wanted_names
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

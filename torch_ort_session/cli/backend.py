@@ -11,7 +11,7 @@ from torch_ort_session.cli.common import count, print_json, table
 from torch_ort_session.explain.backend import Extension, Readiness, name_of, readiness
 from torch_ort_session.ops import registry
 from torch_ort_session.ops.fused import FUSED
-from torch_ort_session.runtime.recorders.backend import stamp_of
+from torch_ort_session.runtime.recorders import stamp_of
 
 
 def show_native(domain: str | None, as_json: bool) -> int:

@@ -14,7 +14,7 @@ from torch_ort_session.ir.graph import Graph, Model, Node, ValueInfo, Weight
 from torch_ort_session.ir.load import load_model
 from torch_ort_session.ir.text import byte_size, dump
 from torch_ort_session.ir.types import describe
-from torch_ort_session.plan.lowering.lower import lower
+from torch_ort_session.plan.lowering import lower
 
 
 def add(commands: argparse._SubParsersAction[Any]) -> None:

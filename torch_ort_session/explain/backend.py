@@ -12,7 +12,7 @@ import torch
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops import native, registry
 from torch_ort_session.ops.native import files as native_files
-from torch_ort_session.runtime.recorders.backend import Stamp
+from torch_ort_session.runtime.recorders import Stamp
 
 _NAMESPACE = "torch_ort_session"
 _FACTS = ("abi_version", "cpu_instructions", "cuda_architectures")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from torch_ort_session.ir.text import byte_size
-from torch_ort_session.plan.memory.layout import MemoryLayout, Place
+from torch_ort_session.plan.memory import MemoryLayout, Place
 from torch_ort_session.plan.plan import Plan
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66.0, 8.0, 10.0, 26.0

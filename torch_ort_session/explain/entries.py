@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch_ort_session.explain.explain import body_lines, explain
-from torch_ort_session.plan.lowering.steps import BodySteps
+from torch_ort_session.plan.lowering import BodySteps
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.captures.warmup import replanned
-from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry
-from torch_ort_session.runtime.dispatch.state import EngineState
-from torch_ort_session.runtime.dynamic.control_flow import bodies_of
-from torch_ort_session.runtime.dynamic.growing import growth_cache_of
+from torch_ort_session.runtime.captures import replanned
+from torch_ort_session.runtime.dispatch import Dispatcher, EngineState, GraphEntry
+from torch_ort_session.runtime.dynamic import bodies_of, growth_cache_of
 
 
 def statistics(state: EngineState) -> dict[str, int]:

@@ -7,11 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from torch_ort_session.ir.text import byte_size
-from torch_ort_session.plan.analysis.specs import eager_peak
-from torch_ort_session.plan.lowering.steps import BodySteps, Step
-from torch_ort_session.plan.memory.layout import Place, PlaceKind
-from torch_ort_session.plan.partition.fuse import fused_nodes, is_fused
-from torch_ort_session.plan.partition.segments import Region, count_launches, guarded, is_assumed
+from torch_ort_session.plan.analysis import eager_peak
+from torch_ort_session.plan.lowering import BodySteps, Step
+from torch_ort_session.plan.memory import Place, PlaceKind
+from torch_ort_session.plan.partition import (
+    Region,
+    count_launches,
+    fused_nodes,
+    guarded,
+    is_assumed,
+    is_fused,
+)
 from torch_ort_session.plan.plan import Plan
 
 _LARGEST = 5

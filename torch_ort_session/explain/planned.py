@@ -8,13 +8,22 @@ from dataclasses import replace
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.plan import Plan
-from torch_ort_session.runtime.captures.warmup import PlannedProgram
-from torch_ort_session.runtime.dispatch.paths import Refusal, RunRequest, observed, record
-from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Learnt
-from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
-from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.validation.validator import met_bad_data
-from torch_ort_session.runtime.values.signature import signature_of
+from torch_ort_session.runtime.captures import PlannedProgram
+from torch_ort_session.runtime.dispatch import (
+    Dispatcher,
+    EngineState,
+    GraphEntry,
+    Learnt,
+    Refusal,
+    RunRequest,
+    before_run,
+    observed,
+    put_back,
+    record,
+)
+from torch_ort_session.runtime.recorders import Arena
+from torch_ort_session.runtime.validation import met_bad_data
+from torch_ort_session.runtime.values import signature_of
 from torch_ort_session.trace.tracer import Tracer
 
 

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from torch_ort_session.plan.analysis.specs import Observation, Spec
-from torch_ort_session.plan.analysis.static_values import StaticValues
-from torch_ort_session.plan.lowering.build import reads
-from torch_ort_session.plan.lowering.steps import Steps
-from torch_ort_session.plan.memory.layout import MemoryLayout
-from torch_ort_session.plan.partition.fuse import Fusion, fuse
-from torch_ort_session.plan.partition.segments import Region, guarded, is_folded, split
+from torch_ort_session.plan.analysis import Observation, Spec, StaticValues
+from torch_ort_session.plan.lowering import Steps, reads
+from torch_ort_session.plan.memory import MemoryLayout
+from torch_ort_session.plan.partition import Fusion, Region, fuse, guarded, is_folded, split
 
 Specs = tuple[tuple[int, Spec], ...]
 """Values with what each was in the observed run."""

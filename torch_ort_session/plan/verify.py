@@ -6,8 +6,8 @@ import bisect
 from typing import NamedTuple, NoReturn
 
 from torch_ort_session.errors import PlanError
-from torch_ort_session.plan.lowering.steps import Step
-from torch_ort_session.plan.memory.layout import Evidence, MemoryLayout, Place, PlaceKind
+from torch_ort_session.plan.lowering import Step
+from torch_ort_session.plan.memory import Evidence, MemoryLayout, Place, PlaceKind
 from torch_ort_session.plan.plan import Plan
 
 _ALIGNED = 256

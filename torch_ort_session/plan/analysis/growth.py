@@ -15,7 +15,7 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
+from torch_ort_session.plan.lowering import NOTHING, Step, Steps
 
 _LONGEST = 256
 """Numbers that a value may have to be followed one by one."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.steps import Steps
+from torch_ort_session.plan.lowering import Steps
 
 
 class Spec(NamedTuple):

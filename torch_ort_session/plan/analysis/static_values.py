@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from torch_ort_session.ir.types import ElementType
-from torch_ort_session.plan.lowering.gradients import runs_alike
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
+from torch_ort_session.plan.lowering import NOTHING, Step, Steps, input_params, runs_alike
 
 
 @dataclass(frozen=True, slots=True, eq=False)

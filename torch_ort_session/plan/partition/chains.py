@@ -12,7 +12,7 @@ import torch
 from torch_ort_session.ops.microsoft import gelu as gelus
 from torch_ort_session.ops.native.chain import MOST_CONSTANTS, MOST_INPUTS, MOST_ROWS, Code
 from torch_ort_session.ops.onnx import activation, arithmetic, clip, unary, variadic
-from torch_ort_session.plan.lowering.steps import NOTHING, Step
+from torch_ort_session.plan.lowering import NOTHING, Step
 
 
 class Register(NamedTuple):

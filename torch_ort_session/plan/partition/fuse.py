@@ -13,10 +13,8 @@ from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops.fused import DOMAIN, FUSED, fused
 from torch_ort_session.ops.kernel import KernelContext
 from torch_ort_session.ops.native.chain import DTYPES
-from torch_ort_session.plan.analysis.specs import Observation, Spec
-from torch_ort_session.plan.analysis.static_values import StaticValues
-from torch_ort_session.plan.lowering.build import reads, with_release
-from torch_ort_session.plan.lowering.steps import Step, Steps
+from torch_ort_session.plan.analysis import Observation, Spec, StaticValues
+from torch_ort_session.plan.lowering import Step, Steps, reads, with_release
 from torch_ort_session.plan.partition.chains import Draft, is_member
 from torch_ort_session.plan.partition.segments import Region, count_launches
 

@@ -6,8 +6,7 @@ import heapq
 from collections.abc import Collection, Iterator, Sequence
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.build import reads, with_release
-from torch_ort_session.plan.lowering.steps import NOTHING, Step
+from torch_ort_session.plan.lowering import NOTHING, Step, reads, with_release
 from torch_ort_session.plan.partition.report import Reason
 
 

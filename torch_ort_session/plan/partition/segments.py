@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import StaticValues
-from torch_ort_session.plan.lowering.gradients import runs_alike
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
+from torch_ort_session.plan.analysis import Observation, StaticValues
+from torch_ort_session.plan.lowering import NOTHING, Step, Steps, input_params, runs_alike
 from torch_ort_session.plan.partition.regroup import growth_reason
 from torch_ort_session.plan.partition.report import Reason
 

@@ -14,7 +14,7 @@ from torch_ort_session.ir.types import Dim, SequenceType, TensorType, describe
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.ops.microsoft.gqa.cache_rows import put_rows
 from torch_ort_session.options import Capture
-from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
+from torch_ort_session.plan.partition import Decline, DeclineReport, Reason
 from torch_ort_session.runtime.bindings.bound import (
     Bound,
     check_apart,
@@ -24,10 +24,8 @@ from torch_ort_session.runtime.bindings.bound import (
     tensor_text,
 )
 from torch_ort_session.runtime.bindings.shared_caches import Rows
-from torch_ort_session.runtime.validation.word import write_latched
-from torch_ort_session.runtime.values.context import stepwise
-from torch_ort_session.runtime.values.results import Owned
-from torch_ort_session.runtime.values.signature import BoundForm
+from torch_ort_session.runtime.validation import write_latched
+from torch_ort_session.runtime.values import BoundForm, Owned, stepwise
 
 
 def switched_off(capture: Capture) -> DeclineReport | None:

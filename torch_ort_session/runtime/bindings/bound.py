@@ -11,9 +11,7 @@ import torch
 from torch_ort_session.errors import InputError, meant
 from torch_ort_session.ir.graph import Graph, ValueInfo
 from torch_ort_session.ir.types import OptionalType, TensorType, describe
-from torch_ort_session.runtime.values.feeds import convert
-from torch_ort_session.runtime.values.overlap import overlap, overlaps_itself
-from torch_ort_session.runtime.values.signature import BoundForm
+from torch_ort_session.runtime.values import BoundForm, convert, overlap, overlaps_itself
 
 Role = Literal["input", "output", "state"]
 

@@ -8,15 +8,10 @@ from typing import Any
 
 from torch_ort_session.options import Options
 from torch_ort_session.runtime.bindings.attached import Attached
-from torch_ort_session.runtime.dispatch.state import EngineState
-from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.validation.validator import (
-    Deferral,
-    Together,
-    ValidationScope,
-)
-from torch_ort_session.runtime.validation.word import Fault
-from torch_ort_session.runtime.values.results import Owned
+from torch_ort_session.runtime.dispatch import EngineState
+from torch_ort_session.runtime.interpreter import Program
+from torch_ort_session.runtime.validation import Deferral, Fault, Together, ValidationScope
+from torch_ort_session.runtime.values import Owned
 from torch_ort_session.trace import counters
 
 _FIRSTS = (

@@ -16,8 +16,8 @@ import torch
 from torch_ort_session.ir.graph import Graph, Node, ValueInfo
 from torch_ort_session.ir.types import ElementType, TensorType
 from torch_ort_session.ops.microsoft.gqa.cache_rows import caches_of, giving_rows
-from torch_ort_session.runtime.dispatch.state import EngineState
-from torch_ort_session.runtime.interpreter.program import Program
+from torch_ort_session.runtime.dispatch import EngineState
+from torch_ort_session.runtime.interpreter import Program
 
 
 class Rows(NamedTuple):

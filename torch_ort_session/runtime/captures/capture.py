@@ -9,31 +9,34 @@ from typing import Any
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.specs import Observation, fits
-from torch_ort_session.plan.lowering.build import reads
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps
-from torch_ort_session.plan.memory.layout import MemoryLayout, named
-from torch_ort_session.plan.partition.fuse import last_name
-from torch_ort_session.plan.partition.report import Decline, DeclineReport, Reason
-from torch_ort_session.plan.partition.segments import Region
+from torch_ort_session.plan.analysis import Observation, fits
+from torch_ort_session.plan.lowering import NOTHING, Step, Steps, reads
+from torch_ort_session.plan.memory import MemoryLayout, named
+from torch_ort_session.plan.partition import Decline, DeclineReport, Reason, Region, last_name
 from torch_ort_session.plan.plan import Plan, Specs
 from torch_ort_session.plan.verify import verify_layout
 from torch_ort_session.runtime.captures.warmup import PlannedProgram
-from torch_ort_session.runtime.interpreter.profile import region_facts, segment_name, watch_calls
-from torch_ort_session.runtime.interpreter.program import BoundStep, Frame, raise_failure
-from torch_ort_session.runtime.interpreter.views import Views
-from torch_ort_session.runtime.recorders.api import (
+from torch_ort_session.runtime.interpreter import (
+    BoundStep,
+    Frame,
+    Views,
+    raise_failure,
+    region_facts,
+    segment_name,
+    watch_calls,
+)
+from torch_ort_session.runtime.recorders import (
+    Arena,
     CaptureMemory,
     Finished,
     Recorder,
     Recording,
     Refused,
     Shared,
+    Stamp,
     Use,
 )
-from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.recorders.backend import Stamp
-from torch_ort_session.runtime.values.results import Delivery, apart, cloned, own, storage_ids
+from torch_ort_session.runtime.values import Delivery, apart, cloned, own, storage_ids
 from torch_ort_session.trace.observer import OFF, SEGMENT, Observer
 
 

@@ -9,13 +9,20 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.partition.report import Decline
+from torch_ort_session.plan.partition import Decline
 from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion, check_guards, clones
-from torch_ort_session.runtime.interpreter.profile import fed_bytes, region_facts, segment_name, watch_calls
-from torch_ort_session.runtime.interpreter.program import BoundStep, Frame, raise_failure
-from torch_ort_session.runtime.interpreter.views import Views
-from torch_ort_session.runtime.recorders.api import Finished, Recording, RecordingStats, Shared
-from torch_ort_session.runtime.values.results import Delivery
+from torch_ort_session.runtime.interpreter import (
+    BoundStep,
+    Frame,
+    Views,
+    fed_bytes,
+    raise_failure,
+    region_facts,
+    segment_name,
+    watch_calls,
+)
+from torch_ort_session.runtime.recorders import Finished, Recording, RecordingStats, Shared
+from torch_ort_session.runtime.values import Delivery
 from torch_ort_session.trace.observer import SEGMENT, Facts, Observer
 
 

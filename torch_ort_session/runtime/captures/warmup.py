@@ -13,14 +13,11 @@ from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ops import native
 from torch_ort_session.ops.fused import DOMAIN
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
-from torch_ort_session.plan.lowering.specialise import specialise
-from torch_ort_session.plan.lowering.steps import Step, Steps
-from torch_ort_session.plan.partition.segments import kept_constants
+from torch_ort_session.plan.analysis import Observation, StaticValues, find_static_values
+from torch_ort_session.plan.lowering import Step, Steps, specialise
+from torch_ort_session.plan.partition import kept_constants
 from torch_ort_session.plan.plan import Plan, PlanRules, make_plan
-from torch_ort_session.runtime.interpreter.observe import observe
-from torch_ort_session.runtime.interpreter.program import (
+from torch_ort_session.runtime.interpreter import (
     BoundStep,
     Builder,
     Call,
@@ -28,8 +25,9 @@ from torch_ort_session.runtime.interpreter.program import (
     Program,
     bind_steps,
     execute,
+    observe,
 )
-from torch_ort_session.runtime.validation.validator import ValidationWord
+from torch_ort_session.runtime.validation import ValidationWord
 
 Keys = tuple[tuple[str, int | bool], ...]
 """Names and values of key feeds."""

@@ -10,28 +10,32 @@ import torch
 
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.partition.report import DeclineReport, Reason
+from torch_ort_session.plan.partition import DeclineReport, Reason
 from torch_ort_session.plan.plan import PlanRules
 from torch_ort_session.plan.verify import verify
-from torch_ort_session.runtime.captures.capture import CapturedGraph, Declined, capture
-from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.replay import replay, viewed, watch_capture
-from torch_ort_session.runtime.captures.warmup import (
+from torch_ort_session.runtime.captures import (
+    CapturedGraph,
+    Declined,
     Keys,
     PlannedProgram,
     Source,
+    capture,
+    difference,
     frame_of,
     fused_in,
     planned_program,
     replanned,
+    replay,
+    viewed,
     warm_up,
+    watch_capture,
 )
 from torch_ort_session.runtime.dispatch.policy import GraphEntry
 from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
-from torch_ort_session.runtime.interpreter.program import Program, execute
-from torch_ort_session.runtime.recorders.api import Diverged
-from torch_ort_session.runtime.validation.validator import counts_routes, met_bad_data
-from torch_ort_session.runtime.values.results import Delivery, own
+from torch_ort_session.runtime.interpreter import Program, execute
+from torch_ort_session.runtime.recorders import Diverged
+from torch_ort_session.runtime.validation import counts_routes, met_bad_data
+from torch_ort_session.runtime.values import Delivery, own
 from torch_ort_session.trace import counters
 
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.capture import CapturedGraph
-from torch_ort_session.runtime.captures.warmup import PlannedProgram
-from torch_ort_session.runtime.recorders.backend import UNKNOWN, Stamp
-from torch_ort_session.runtime.values.shapes import Allowed, Padding
-from torch_ort_session.runtime.values.signature import BoundForm, Signature, signature_of
+from torch_ort_session.plan.partition import DeclineReport, Reason
+from torch_ort_session.runtime.captures import CapturedGraph, PlannedProgram
+from torch_ort_session.runtime.recorders import UNKNOWN, Stamp
+from torch_ort_session.runtime.values import Allowed, BoundForm, Padding, Signature, signature_of
 from torch_ort_session.trace import counters
 
 BucketSizes: TypeAlias = tuple[tuple[str, int], ...]

@@ -15,10 +15,9 @@ import torch
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ir.graph import Graph
 from torch_ort_session.runtime.dispatch.policy import Dispatcher
-from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.recorders.api import Recorder
-from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.validation.validator import ValidationScope, ValidationWord, validation_scope
+from torch_ort_session.runtime.interpreter import Program
+from torch_ort_session.runtime.recorders import Arena, Recorder
+from torch_ort_session.runtime.validation import ValidationScope, ValidationWord, validation_scope
 from torch_ort_session.trace.tracer import Tracer
 
 

@@ -10,24 +10,35 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from torch_ort_session.ops.kernel import Body, Value
-from torch_ort_session.plan.lowering.inline import inline, static_branches
-from torch_ort_session.plan.lowering.lists import growing_lists
-from torch_ort_session.plan.lowering.steps import BodySteps
-from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.capture import CapturedGraph
-from torch_ort_session.runtime.captures.replay import replay_whole
-from torch_ort_session.runtime.captures.warmup import Source, planned_program, warm_up
-from torch_ort_session.runtime.dispatch.paths import Refusal, RunRequest, plan_rules, record, replay_entry
-from torch_ort_session.runtime.dispatch.policy import Decision, Dispatcher, GraphEntry
-from torch_ort_session.runtime.dispatch.state import EngineState
+from torch_ort_session.plan.lowering import BodySteps, growing_lists, inline, static_branches
+from torch_ort_session.plan.partition import DeclineReport, Reason
+from torch_ort_session.runtime.captures import CapturedGraph, Source, planned_program, replay_whole, warm_up
+from torch_ort_session.runtime.dispatch import (
+    Decision,
+    Dispatcher,
+    EngineState,
+    GraphEntry,
+    Refusal,
+    RunRequest,
+    plan_rules,
+    record,
+    replay_entry,
+)
 from torch_ort_session.runtime.dynamic.cost_model import hopeless, not_worth, read_inputs, steady, varies
-from torch_ort_session.runtime.interpreter.program import Frame, Program, bind_steps, check_formals, execute
-from torch_ort_session.runtime.recorders.api import Recording
-from torch_ort_session.runtime.validation.validator import met_bad_data
-from torch_ort_session.runtime.values.context import stepwise
-from torch_ort_session.runtime.values.guards import FeedGuard, guard_of
-from torch_ort_session.runtime.values.results import Delivery, apart, storage_ids, storages
-from torch_ort_session.runtime.values.signature import Signature, signature_of
+from torch_ort_session.runtime.interpreter import Frame, Program, bind_steps, check_formals, execute
+from torch_ort_session.runtime.recorders import Recording
+from torch_ort_session.runtime.validation import met_bad_data
+from torch_ort_session.runtime.values import (
+    Delivery,
+    FeedGuard,
+    Signature,
+    apart,
+    guard_of,
+    signature_of,
+    stepwise,
+    storage_ids,
+    storages,
+)
 from torch_ort_session.trace import counters
 from torch_ort_session.trace.observer import OP
 

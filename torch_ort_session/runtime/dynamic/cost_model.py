@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_ort_session.plan.lowering.steps import NOTHING, Steps
-from torch_ort_session.plan.partition.segments import count_launches
-from torch_ort_session.runtime.captures.warmup import PlannedProgram
+from torch_ort_session.plan.lowering import NOTHING, Steps
+from torch_ort_session.plan.partition import count_launches
+from torch_ort_session.runtime.captures import PlannedProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,34 +12,46 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.growth import FARTHEST, find_growth, growing_values
-from torch_ort_session.plan.analysis.specs import Observation
-from torch_ort_session.plan.analysis.static_values import StaticValues, find_static_values
-from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.plan.partition.report import Decline, Reason
-from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
-from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.captures.replay import Seams, release, replay_regions, watch_capture
-from torch_ort_session.runtime.captures.warmup import (
+from torch_ort_session.plan.analysis import (
+    FARTHEST,
+    Observation,
+    StaticValues,
+    find_growth,
+    find_static_values,
+    growing_values,
+)
+from torch_ort_session.plan.lowering import NOTHING
+from torch_ort_session.plan.partition import Decline, Reason
+from torch_ort_session.runtime.captures import (
+    CapturedGraph,
+    CapturedRegion,
     PlannedProgram,
+    Seams,
     Source,
     Warmup,
+    difference,
     frame_of,
     planned_program,
+    release,
+    replay_regions,
     specialised,
+    watch_capture,
 )
-from torch_ort_session.runtime.dispatch.paths import (
+from torch_ort_session.runtime.dispatch import (
+    Decision,
+    EngineState,
+    GraphEntry,
     Refusal,
     RunRequest,
+    before_run,
     breakage,
     by_steps,
     deliver,
     deliver_captured,
     plan_rules,
+    put_back,
     record,
 )
-from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
-from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
 from torch_ort_session.runtime.dynamic.residual import BY, AssumptionFailed, ResidualProgram, residual_program
 from torch_ort_session.runtime.dynamic.shape_family import (
     Growth,
@@ -49,14 +61,19 @@ from torch_ort_session.runtime.dynamic.shape_family import (
     growth_pattern,
 )
 from torch_ort_session.runtime.dynamic.symbolic_tape import SymbolicTape
-from torch_ort_session.runtime.interpreter.observe import observe
-from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Frame, Program
-from torch_ort_session.runtime.interpreter.views import BoundProgram, Views, bound_program, view_difference
-from torch_ort_session.runtime.recorders.devices import strips_for
-from torch_ort_session.runtime.validation.validator import counts_routes
-from torch_ort_session.runtime.values.results import storages
-from torch_ort_session.runtime.values.signature import Signature, signature_of
+from torch_ort_session.runtime.interpreter import (
+    BoundProgram,
+    Frame,
+    Program,
+    Views,
+    bound_program,
+    observe,
+    view_difference,
+    watch_program,
+)
+from torch_ort_session.runtime.recorders import strips_for
+from torch_ort_session.runtime.validation import counts_routes
+from torch_ort_session.runtime.values import Signature, signature_of, storages
 from torch_ort_session.trace import counters
 
 _RESTARTS = 16

@@ -10,12 +10,11 @@ import torch
 
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.growth import Even, GrowthAnalysis
-from torch_ort_session.plan.lowering.steps import Step, Steps, input_params
-from torch_ort_session.plan.partition.regroup import regroup
+from torch_ort_session.plan.analysis import Even, GrowthAnalysis
+from torch_ort_session.plan.lowering import Step, Steps, input_params
+from torch_ort_session.plan.partition import regroup
 from torch_ort_session.runtime.dynamic.shape_family import GrowthPattern
-from torch_ort_session.runtime.interpreter.program import Call, Frame, Program, bind_steps
-from torch_ort_session.runtime.interpreter.views import View, find_views
+from torch_ort_session.runtime.interpreter import Call, Frame, Program, View, bind_steps, find_views
 
 BY = "(growth)"
 """Name under which a growing run is fed by how much its first grown dim has grown."""

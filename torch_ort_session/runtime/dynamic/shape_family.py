@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.analysis.growth import FARTHEST
-from torch_ort_session.runtime.values.guards import FeedGuard, FeedRow, ShapePattern, feed_guard, feed_row
-from torch_ort_session.runtime.values.signature import Signature
+from torch_ort_session.plan.analysis import FARTHEST
+from torch_ort_session.runtime.values import FeedGuard, FeedRow, ShapePattern, Signature, feed_guard, feed_row
 
 _Tensor = torch.Tensor
 

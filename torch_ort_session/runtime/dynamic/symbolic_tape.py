@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ort_session.plan.analysis.growth import FARTHEST
-from torch_ort_session.plan.analysis.specs import Spec
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
-from torch_ort_session.runtime.captures.capture import CapturedGraph, CapturedRegion
+from torch_ort_session.plan.analysis import FARTHEST, Spec
+from torch_ort_session.plan.lowering import NOTHING, Step, Steps, input_params
+from torch_ort_session.runtime.captures import CapturedGraph, CapturedRegion
 from torch_ort_session.runtime.dynamic.residual import AssumptionFailed
-from torch_ort_session.runtime.interpreter.program import BoundStep, Frame
-from torch_ort_session.runtime.recorders.tape.aten import traits_of
-from torch_ort_session.runtime.recorders.tape.native import NativeStrip
+from torch_ort_session.runtime.interpreter import BoundStep, Frame
+from torch_ort_session.runtime.recorders import NativeStrip, traits_of
 
 
 class ValueRef(NamedTuple):

@@ -15,25 +15,32 @@ from torch_ort_session.ir.graph import Graph
 from torch_ort_session.ir.ports import port_of
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.options import Options
-from torch_ort_session.plan.analysis.static_values import key_feed_candidates
-from torch_ort_session.runtime.dispatch.paths import RunRequest
-from torch_ort_session.runtime.dispatch.policy import Dispatcher, GraphEntry, Rules
-from torch_ort_session.runtime.dispatch.state import EngineState, Reentrancy, reset_after_fork
-from torch_ort_session.runtime.dynamic.control_flow import Bodies, bodies_of, enter
-from torch_ort_session.runtime.dynamic.growing import GrowthCache, growth_cache_of
+from torch_ort_session.plan.analysis import key_feed_candidates
+from torch_ort_session.runtime.dispatch import (
+    Dispatcher,
+    EngineState,
+    GraphEntry,
+    Reentrancy,
+    Rules,
+    RunRequest,
+    reset_after_fork,
+)
+from torch_ort_session.runtime.dynamic import Bodies, GrowthCache, bodies_of, enter, growth_cache_of
 from torch_ort_session.runtime.engine.fast_path import FastReplay, fast_replay_of, try_replay
 from torch_ort_session.runtime.engine.padded import PaddedRun, as_run, completed
 from torch_ort_session.runtime.engine.run import run_eagerly
-from torch_ort_session.runtime.interpreter.profile import watch_program
-from torch_ort_session.runtime.interpreter.program import Program, builder
-from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.recorders.backend import recorders, stamp_of
-from torch_ort_session.runtime.recorders.devices import recorder_or_reason
-from torch_ort_session.runtime.validation.validator import routes_of, word_for
-from torch_ort_session.runtime.values import feeds
-from torch_ort_session.runtime.values.context import RunModes, stepwise
-from torch_ort_session.runtime.values.feeds import FeedConverter
-from torch_ort_session.runtime.values.shapes import allowed, padding
+from torch_ort_session.runtime.interpreter import Program, builder, watch_program
+from torch_ort_session.runtime.recorders import Arena, recorder_or_reason, recorders, stamp_of
+from torch_ort_session.runtime.validation import routes_of, word_for
+from torch_ort_session.runtime.values import (
+    FeedConverter,
+    RunModes,
+    allowed,
+    any_requires_grad,
+    padding,
+    recordable,
+    stepwise,
+)
 
 T = TypeVar("T")
 
@@ -209,14 +216,14 @@ class Engine:
         fed = feeds_of(completed(state, feed))
         if state.tracer.observer.on:
             program = watch_program(program, fed, state.tracer)
-        grad = torch.is_grad_enabled() and feeds.any_requires_grad(fed.values())
+        grad = torch.is_grad_enabled() and any_requires_grad(fed.values())
         modes = RunModes(self.device, grad, self.options.num_threads)
         padded = PaddedRun(state, names, fed)
         before = state.dispatcher.recent
         replayed = (None, 0) if before is None else (before.captured, before.runs)
         with padded, modes, state.validation_scope(program):
             if grad:
-                return run_eagerly(program, feeds.recordable(fed), self.device)
+                return run_eagerly(program, recordable(fed), self.device)
             if self.options.capture == "off" or stepwise() or state.reentrancy.depth > 1:
                 return run_eagerly(program, fed, self.device)
             try:

@@ -16,17 +16,12 @@ import torch
 from torch.autograd import forward_ad
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.steps import NOTHING
-from torch_ort_session.runtime.captures.capture import CapturedGraph, OutputDonation, clones
-from torch_ort_session.runtime.captures.replay import replay_whole
-from torch_ort_session.runtime.dispatch.policy import GraphEntry
-from torch_ort_session.runtime.dispatch.state import EngineState
-from torch_ort_session.runtime.recorders.api import Recording
-from torch_ort_session.runtime.recorders.devices import feeds_for
-from torch_ort_session.runtime.recorders.tape.native import NativeFeeds
-from torch_ort_session.runtime.validation.validator import ValidationWord
-from torch_ort_session.runtime.values.context import stepwise
-from torch_ort_session.runtime.values.guards import FeedGuard, guard_of
+from torch_ort_session.plan.lowering import NOTHING
+from torch_ort_session.runtime.captures import CapturedGraph, OutputDonation, clones, replay_whole
+from torch_ort_session.runtime.dispatch import EngineState, GraphEntry
+from torch_ort_session.runtime.recorders import NativeFeeds, Recording, feeds_for
+from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.values import FeedGuard, guard_of, stepwise
 from torch_ort_session.trace import counters
 
 _Tensor = torch.Tensor

@@ -15,16 +15,19 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_ort_session.ir.graph import Weight
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.build import build_steps
-from torch_ort_session.plan.lowering.steps import Setting
-from torch_ort_session.runtime.captures.warmup import frame_of
+from torch_ort_session.plan.lowering import Setting, build_steps
+from torch_ort_session.runtime.captures import frame_of
 from torch_ort_session.runtime.engine.engine import Engine
-from torch_ort_session.runtime.interpreter.program import Program, bind_steps, execute
-from torch_ort_session.runtime.interpreter.symbolic import execute_traced, is_traced
-from torch_ort_session.runtime.validation.validator import validation_for, validation_scope
-from torch_ort_session.runtime.values import feeds
-from torch_ort_session.runtime.values.context import RunModes
-from torch_ort_session.runtime.values.results import Outputs, own
+from torch_ort_session.runtime.interpreter import Program, bind_steps, execute, execute_traced, is_traced
+from torch_ort_session.runtime.validation import validation_for, validation_scope
+from torch_ort_session.runtime.values import (
+    Outputs,
+    RunModes,
+    any_requires_grad,
+    convert_all,
+    own,
+    recordable,
+)
 
 _REFUSING = ("cpu", "meta")
 """Types of devices where torch itself refuses bad data."""
@@ -108,11 +111,11 @@ class ModuleRun:
         device = weights[0].device if weights else engine.device
         program, turn = self._program(device)
         graph, on_host = engine.graph, program.steps.host_inputs
-        fed: dict[str, Value] = feeds.convert_all(graph.inputs, graph.initializers, feed, device, on_host)
+        fed: dict[str, Value] = convert_all(graph.inputs, graph.initializers, feed, device, on_host)
         inputs: dict[str, Value] = {**dict(zip(self.names, weights, strict=False)), **fed}
-        grad = torch.is_grad_enabled() and feeds.any_requires_grad(inputs.values())
+        grad = torch.is_grad_enabled() and any_requires_grad(inputs.values())
         if grad:
-            inputs = feeds.recordable(inputs)
+            inputs = recordable(inputs)
         values = frame_of(program, inputs)
         # A graph that is exported would switch gradients itself, and an error in between leave them off.
         mode = torch.is_grad_enabled() if torch.compiler.is_exporting() else grad

@@ -10,13 +10,12 @@ import torch
 
 from torch_ort_session.errors import SessionError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.captures.compare import difference
-from torch_ort_session.runtime.dispatch.paths import RunRequest
-from torch_ort_session.runtime.dispatch.state import Before, EngineState, before_run, put_back
+from torch_ort_session.plan.partition import DeclineReport, Reason
+from torch_ort_session.runtime.captures import difference
+from torch_ort_session.runtime.dispatch import Before, EngineState, RunRequest, before_run, put_back
 from torch_ort_session.runtime.engine.run import run, run_eagerly
-from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.values.shapes import Stretch, cut, pad, padding_text
+from torch_ort_session.runtime.interpreter import Program
+from torch_ort_session.runtime.values import Stretch, cut, pad, padding_text
 from torch_ort_session.trace import counters
 
 _ROUNDING = 1e-4

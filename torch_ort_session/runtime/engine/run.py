@@ -10,25 +10,26 @@ import torch
 
 from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.partition.report import DeclineReport, Reason
-from torch_ort_session.runtime.dispatch.paths import (
+from torch_ort_session.plan.partition import DeclineReport, Reason
+from torch_ort_session.runtime.dispatch import (
+    Decision,
+    EngineState,
+    GraphEntry,
     Refusal,
     RunRequest,
+    before_run,
     by_steps,
     deliver,
     deliver_captured,
     observed,
+    put_back,
     record,
     replay_entry,
 )
-from torch_ort_session.runtime.dispatch.policy import Decision, GraphEntry
-from torch_ort_session.runtime.dispatch.state import EngineState, before_run, put_back
-from torch_ort_session.runtime.dynamic.growing import following, growth_cache_of, ongoing, run_growing
-from torch_ort_session.runtime.interpreter.program import Program
-from torch_ort_session.runtime.interpreter.views import Views
-from torch_ort_session.runtime.validation.validator import met_bad_data
-from torch_ort_session.runtime.values.results import Delivery, own
-from torch_ort_session.runtime.values.signature import Signature
+from torch_ort_session.runtime.dynamic import following, growth_cache_of, ongoing, run_growing
+from torch_ort_session.runtime.interpreter import Program, Views
+from torch_ort_session.runtime.validation import met_bad_data
+from torch_ort_session.runtime.values import Delivery, Signature, own
 from torch_ort_session.trace import counters
 
 

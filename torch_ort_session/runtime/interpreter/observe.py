@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torch_ort_session.plan.analysis.specs import Observation, Spec, spec_of
+from torch_ort_session.plan.analysis import Observation, Spec, spec_of
 from torch_ort_session.runtime.interpreter.program import Frame, Program, raise_failure
 
 _Tensor = torch.Tensor

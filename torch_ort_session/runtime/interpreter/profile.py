@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.steps import Step
-from torch_ort_session.plan.partition.segments import Region
+from torch_ort_session.plan.lowering import Step
+from torch_ort_session.plan.partition import Region
 from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Frame, Program
 from torch_ort_session.trace.observer import OP, SEAM, Facts, Observer
 from torch_ort_session.trace.tracer import Tracer

@@ -14,18 +14,18 @@ from torch_ort_session.errors import KernelError, ModelError, SessionError
 from torch_ort_session.ir.graph import AttributeValue, Graph, Weight
 from torch_ort_session.ops.kernel import Body, Kernel, Validation, Value
 from torch_ort_session.ops.signature import InputParam
-from torch_ort_session.plan.lowering.build import build_steps
-from torch_ort_session.plan.lowering.steps import (
+from torch_ort_session.plan.lowering import (
     NOTHING,
     BodyRuns,
     BodySteps,
     Setting,
     Step,
     Steps,
+    build_steps,
     input_params,
 )
-from torch_ort_session.runtime.validation.validator import ValidationWord
-from torch_ort_session.runtime.values.results import storages
+from torch_ort_session.runtime.validation import ValidationWord
+from torch_ort_session.runtime.values import storages
 
 Frame: TypeAlias = list[Any]
 Call: TypeAlias = Callable[[Frame], None]

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ir.types import ElementType
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, input_params
+from torch_ort_session.plan.lowering import NOTHING, Step, input_params
 from torch_ort_session.runtime.interpreter.program import BoundStep, Program, execute
 
 SizeArray: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.lowering.steps import NOTHING, Step, Steps, input_params
+from torch_ort_session.plan.lowering import NOTHING, Step, Steps, input_params
 from torch_ort_session.runtime.interpreter.program import BoundStep, Call, Frame, Program
 from torch_ort_session.trace import counters
 

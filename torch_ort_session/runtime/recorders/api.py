@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, Self
 
 import torch
 
-from torch_ort_session.plan.memory.layout import Evidence, MemoryLayout
+from torch_ort_session.plan.memory import Evidence, MemoryLayout
 
 
 class Refused(RuntimeError):

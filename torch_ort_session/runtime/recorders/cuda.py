@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import torch
 
-from torch_ort_session.plan.memory.layout import MemoryLayout
+from torch_ort_session.plan.memory import MemoryLayout
 from torch_ort_session.runtime.recorders.api import Finished, RecordingStats, Refused, Shared
-from torch_ort_session.runtime.validation.word import FLAGS
+from torch_ort_session.runtime.validation import FLAGS
 
 
 class _CaptureLock:

@@ -19,7 +19,7 @@ from torch_ort_session.ops.native.checks import RangeCheck
 from torch_ort_session.options import Options, Validate
 from torch_ort_session.runtime.validation import word as layout
 from torch_ort_session.runtime.validation.word import Check, Fault, fault_of, reader
-from torch_ort_session.runtime.values.context import transformed, watched
+from torch_ort_session.runtime.values import transformed, watched
 
 
 class Ticket(NamedTuple):

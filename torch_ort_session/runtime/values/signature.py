@@ -9,7 +9,7 @@ import torch
 
 from torch_ort_session.errors import CaptureError
 from torch_ort_session.ops.kernel import Value
-from torch_ort_session.plan.partition.report import DeclineReport, Reason
+from torch_ort_session.plan.partition import DeclineReport, Reason
 
 _Tensor = torch.Tensor
 _new = tuple.__new__

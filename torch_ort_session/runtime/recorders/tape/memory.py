@@ -8,9 +8,18 @@ from typing import NamedTuple
 
 import torch
 
-from torch_ort_session.plan.memory.layout import Evidence, MemoryLayout, Place, PlaceKind, Touch
-from torch_ort_session.plan.memory.slots import Interval, Packing, live_bytes, pack
-from torch_ort_session.plan.memory.spill import spilled
+from torch_ort_session.plan.memory import (
+    Evidence,
+    Interval,
+    MemoryLayout,
+    Packing,
+    Place,
+    PlaceKind,
+    Touch,
+    live_bytes,
+    pack,
+    spilled,
+)
 from torch_ort_session.runtime.recorders.api import RecordingStats, Use
 from torch_ort_session.runtime.recorders.tape.native import NativeModule, NativeTape
 

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ort_session.plan.memory.layout import PlaceKind
+from torch_ort_session.plan.memory import PlaceKind
 from torch_ort_session.runtime.recorders.api import Diverged, Finished, RecordingStats, Refused, Shared, Use
 from torch_ort_session.runtime.recorders.tape.aten import (
     OpCall,
