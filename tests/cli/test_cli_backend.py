@@ -18,7 +18,7 @@ from torch_ort_session.cli import backend
 from torch_ort_session.explain.backend import Extension, Readiness
 from torch_ort_session.ops import native
 from torch_ort_session.ops.kernel import kernel, kernels_of
-from torch_ort_session.runtime.recorders.backend import Stamp
+from torch_ort_session.runtime.recorders.devices import Stamp
 
 GOOD = Readiness(
     "cpu",

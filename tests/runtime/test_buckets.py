@@ -24,7 +24,7 @@ from torch_ort_session.ops import native
 from torch_ort_session.plan.partition.report import Reason
 from torch_ort_session.runtime.recorders.tape.recorder import TapeRecorder
 
-padded = import_module("torch_ort_session.runtime.engine.padded")
+runner = import_module("torch_ort_session.runtime.engine.run")
 WIDTH, WORDS = 8, 40
 ATTENTION = (
     "g (int64[b, s] ids, int64[b, s] mask) => (float[b, s, 8] hidden, float[b, 8] pooled, int64[b, s] seen)"
@@ -239,12 +239,16 @@ def test_an_interrupted_comparison_refuses_no_bucket(monkeypatch: pytest.MonkeyP
     session = loaded(attention(), buckets=(LENGTHS,), verify=True)
     feed = prompt(5)
 
-    def interrupted(*_: Any) -> Any:
+    padded = iter((runner.run_eagerly,))
+
+    def interrupted(*args: Any) -> Any:
+        for run_eagerly in padded:
+            return run_eagerly(*args)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        # What the padded run is compared with.
-        patch.setattr(padded, "run_eagerly", interrupted)
+        # The second eager run is what the padded one is compared with.
+        patch.setattr(runner, "run_eagerly", interrupted)
         session.run(None, feed)
     session.run(None, feed)
     assert counted(session, "refused buckets", "probe mismatches", "padded runs") == (0, 0, 2)

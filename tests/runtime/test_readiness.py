@@ -17,7 +17,7 @@ from torch_ort_session.explain.backend import BackendReport, Extension, NativeUs
 from torch_ort_session.ops import native
 from torch_ort_session.ops.native import files as native_files
 from torch_ort_session.plan.partition.report import Reason
-from torch_ort_session.runtime.recorders.backend import stamp_of
+from torch_ort_session.runtime.recorders.devices import stamp_of
 
 CPU = torch.device("cpu")
 GOOD = Readiness(

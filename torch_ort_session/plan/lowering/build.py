@@ -68,7 +68,10 @@ class _Site:
 
 
 class _Scope:
-    """One graph while its steps are built; a body's scope knows the enclosing one."""
+    """One graph while its steps are built; a body's scope knows the enclosing one.
+
+    It lives while the steps of its graph are made.
+    """
 
     def __init__(self, site: _Site) -> None:
         self.site = site
@@ -278,7 +281,10 @@ class _Weights:
 
 
 class _Values:
-    """Value ids of one scope."""
+    """Value ids of one scope.
+
+    It lives while steps are made.
+    """
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}

@@ -24,7 +24,10 @@ _DEPTH = 8
 
 @dataclass(slots=True)
 class _Found:
-    """Ops without a kernel, by (op, domain, since), with the names of their nodes."""
+    """Ops without a kernel, by (op, domain, since), with the names of their nodes.
+
+    It lives while a graph is lowered.
+    """
 
     missing: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
 

@@ -38,6 +38,8 @@ TO_DEVICE: Kernel = kernels_of(to_device)[0]
 class Placement:
     """Where the values of one scope live.
 
+    It lives while steps are made.
+
     Attributes:
         device: The session's device; on the CPU nothing needs placing.
         demanded: Names of values that some kernel wants on the host, by way of others or directly.

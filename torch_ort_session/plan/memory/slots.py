@@ -140,7 +140,10 @@ def live_bytes(intervals: Sequence[Interval]) -> int:
 
 
 class _Placed:
-    """What lies in the block already, in the order of offsets."""
+    """What lies in the block already, in the order of offsets.
+
+    It lives while one arena is packed.
+    """
 
     def __init__(self, count: int) -> None:
         # First and last position, offset, end: a row each, so that every test runs over packed memory.

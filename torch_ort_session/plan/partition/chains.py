@@ -29,6 +29,8 @@ _INPUT, _CONSTANT, _ROW = range(3)
 class Draft:
     """A program while steps are added to it.
 
+    It lives while the steps of one plan are fused.
+
     Attributes:
         numbers: Gives the number of a value that is one constant number; None for others.
         dtype: The dtype of every tensor.

@@ -114,6 +114,8 @@ class Prepared:
 class Attached:
     """Tensors by the input and the output that they are, and the length of each; they live as the binding.
 
+    It lives as long as its binding.
+
     Attributes:
         unbound: What the last run gave for outputs that are not bound, by name.
     """

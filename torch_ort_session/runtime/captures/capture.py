@@ -383,6 +383,8 @@ def capture(
 class _Attempt:
     """One attempt at a capture.
 
+    It lives while one capture is made.
+
     Attributes:
         planned: What is captured.
         frame: Values so far.

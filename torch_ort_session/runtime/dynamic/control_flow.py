@@ -424,6 +424,8 @@ Places = tuple[torch.Tensor | None, ...]
 class BodyCall:
     """A body bound to the values of a run, and gone with it: :class:`~torch_ort_session.ops.kernel.Body`.
 
+    It lives as long as the step whose body it is runs, in one run.
+
     Attributes:
         state: What runs of the session need.
         plan: What is kept of the body.

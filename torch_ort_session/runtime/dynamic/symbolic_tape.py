@@ -55,6 +55,8 @@ class TracedStep(NamedTuple):
 class CallTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the calls that take place.
 
+    It lives while one seam is watched.
+
     Attributes:
         calls: Of each its op, its arguments with defaults filled in, and its results; None where one of the
             calls cannot be repeated.
@@ -308,6 +310,8 @@ class _Unlike(Exception):
 
 class _Strip:
     """A strip that is being made.
+
+    It lives as long as the symbolic tape that it belongs to.
 
     Attributes:
         native: The strip.

@@ -27,8 +27,7 @@ from torch_ort_session.runtime.dispatch import (
 )
 from torch_ort_session.runtime.dynamic import Bodies, GrowthCache, bodies_of, enter, growth_cache_of
 from torch_ort_session.runtime.engine.fast_path import FastReplay, fast_replay_of, try_replay
-from torch_ort_session.runtime.engine.padded import PaddedRun, as_run, completed
-from torch_ort_session.runtime.engine.run import run_eagerly
+from torch_ort_session.runtime.engine.run import PaddedRun, as_run, completed, run_eagerly
 from torch_ort_session.runtime.interpreter import Program, builder, watch_program
 from torch_ort_session.runtime.recorders import Arena, recorder_or_reason, recorders, stamp_of
 from torch_ort_session.runtime.validation import routes_of, word_for
@@ -64,6 +63,8 @@ class OutputProgram(NamedTuple):
 
 class Engine:
     """Runs of one graph on one device; its lifetime is that of the session.
+
+    It lives as long as the session, or the module, that it was made for.
 
     Attributes:
         graph: The graph that runs.

@@ -78,6 +78,8 @@ class DeviceProgram(NamedTuple):
 class ModuleRun:
     """Runs of a module on weights that it is given; its lifetime is that of the module.
 
+    It lives as long as its module.
+
     Attributes:
         engine: Of the session that the module was made from; nothing of its state takes part.
         names: Of the weights, in the order in which they are given.

@@ -12,11 +12,14 @@ from torch_ort_session.runtime.recorders.api import (
     Use,
 )
 from torch_ort_session.runtime.recorders.arena import Arena
-from torch_ort_session.runtime.recorders.backend import UNKNOWN, Stamp, recorders, stamp_of
 from torch_ort_session.runtime.recorders.devices import (
+    UNKNOWN,
+    Stamp,
     feeds_for,
     recorder_for,
     recorder_or_reason,
+    recorders,
+    stamp_of,
     strips_for,
 )
 from torch_ort_session.runtime.recorders.tape.aten import traits_of

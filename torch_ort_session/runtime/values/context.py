@@ -18,6 +18,8 @@ _AUTOCAST = {"cuda": ("cuda", "cpu")}
 class RunModes:
     """No inference mode, autocast or default device, grad as asked; the caller's modes are back afterwards.
 
+    It lives while one run is made.
+
     Attributes:
         device: Where the run takes place; it is made current.
         grad: Whether autograd records.

@@ -139,6 +139,8 @@ class Life(NamedTuple):
 class _Span:
     """What is known of one storage.
 
+    It lives while one capture is laid out.
+
     Attributes:
         start: First position that touches it.
         stop: Last position that needs it.
