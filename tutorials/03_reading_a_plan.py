@@ -104,13 +104,13 @@ def main() -> None:
     four, same, others = rows[:4], rows[[3, 2, 1, 0]], rows[8:12]
 
     title("1. A plan without a seam")
-    # explain(feed) runs once, eagerly, and says what later runs on feeds like this one would do.
+    # explain(feed) runs once, records once, keeps neither, and says what later runs on such feeds would do.
     print(tos.load(magika).explain({"bytes": four}))
     print("""
 A segment is a stretch of steps that is recorded once and then replayed as a whole. Views cost nothing: only
 launches compute. Nodes that work element by element, one behind the other, are fused into one step. Folded
-steps make constants, most of them shapes. What a kernel writes gets a slot in the arena, and slots are used
-again as soon as nobody reads them: that is what is saved.""")
+steps make constants, most of them shapes. What recorded calls write, and the copies of the feeds that they
+read, have slots in the arena, which are used again as soon as nobody reads them: that is what is saved.""")
 
     title("2. A seam, and its reason")
     above = ending(magika, "above")
@@ -156,7 +156,7 @@ seen, and every replay looks whether it still holds.""")
     print(f"\nA constant k has neither limit ({known.splitlines()[-1]}):\n")
     five = tos.load(ending(magika, "five"))
     plan = five.explain({"bytes": four})
-    print("\n".join(plan.splitlines()[:3]))
+    print("\n".join(plan.splitlines()[:2]))
     watch = Watch(five)
     for batch in (four, same, rows[4:8], others):
         run(five, watch, {"bytes": batch}, "four files, the 5 best")
@@ -191,7 +191,7 @@ seen, and every replay looks whether it still holds.""")
     )
     print(f"torch-ort-session {' '.join(command)}")
     print(
-        f"wrote {done.stdout.splitlines()[-1]}: the strip, the seam with its reason, the slots over steps.\n"
+        f"wrote {done.stdout.splitlines()[-1]}: the strip, the seam with its reason, the slots over calls.\n"
     )
     shown = ("captures", "replays", "retirements", "plans", "arena bytes")
     counted = {name: value for name, value in session.stats().items() if name in shown}

@@ -12,6 +12,7 @@ from runtime.capturelab import BRANCHES, CHAIN, SEAMS, agree, counted, entries, 
 from textmodel import declare, model, operator
 
 import torch_ort_session as tos
+from torch_ort_session.ir.text import byte_size
 from torch_ort_session.plan.partition.report import Reason
 
 
@@ -53,6 +54,22 @@ def test_h3_h4_the_graphs_of_a_plan_share_a_stream_a_pool_and_one_flush(driver: 
     assert (
         len({graph.stream for graph in driver.graphs}) == len({graph.pool() for graph in driver.graphs}) == 1
     )
+
+
+def test_m13_reports_tell_of_the_pool_and_of_no_arena(driver: FakeTorch) -> None:
+    session = driver.session(model(SEAMS))
+    for _ in range(4):
+        session.run(None, feed())
+    stats, known = session.stats(), session.explain()
+    assert stats["arena bytes"] == 0 < stats["graph pool bytes"]
+    memory = known.partition("\nmemory\n")[2]
+    assert memory.split()[:4] == ["graph", "pool", *byte_size(stats["graph pool bytes"]).split()]
+    assert "arena" not in known
+    planned = session.plan(feed()).memory
+    assert planned is not None
+    assert planned.pool == stats["graph pool bytes"]
+    assert session.stats() == stats
+    assert [graph.state for graph in driver.graphs].count("captured") == 2
 
 
 def test_h6_runs_on_the_callers_stream(driver: FakeTorch) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from cudalab import KINDS, RealLab, make_lab
 from expecttest import assert_expected_inline
-from fake_driver import FakeError, FakeLab
+from fake_driver import SEGMENT, FakeError, FakeLab
 from finishing import allocated, finish
 
 from torch_ort_session.runtime.recorders.api import Refused, Shared, Use
@@ -191,6 +191,17 @@ def test_h4_one_flush_a_plan(fake: FakeLab) -> None:
     for _ in range(4):
         made.record(lambda: fake.add_(x, 1.0))
     assert fake.driver.flushes == 1
+
+
+def test_m13_the_layout_tells_what_the_allocator_took_for_the_pool(fake: FakeLab) -> None:
+    made, x = recorder(fake), fake.tensor(1.0)
+    one = made.record(lambda: fake.plus(fake.plus(x, 1.0), 1.0))
+    two = made.record(lambda: fake.plus(x, 1.0))
+    layout = one.finish_all([one, None, two], [], lambda nbytes: torch.empty(0)).layout
+    assert (layout.pool, layout.arena, layout.calls, layout.starts) == (3 * SEGMENT, 0, 2, (0, 1, 2, 3))
+    one.close()
+    three = made.record(lambda: fake.plus(x, 1.0))
+    assert three.finish_all([three], [], lambda nbytes: torch.empty(0)).layout.pool == SEGMENT
 
 
 def test_h5_out_of_memory_in_a_capture_comes_as_it_is(fake: FakeLab) -> None:

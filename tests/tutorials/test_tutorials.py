@@ -183,7 +183,6 @@ places  ai.onnx::NonZero  diverged  'places' was int64[2, 4] in the warm run and
 TopK with k as an input, one integer: a key feed, whose value is part of the signature.
 71 steps on cpu: 60 in 1 segment, 0 in 0 seams, 11 folded into constants
 key feeds: k = 5
-passes: none
 
 regions
   segment  60 steps, 39 launches, 34 nodes fused into 8
@@ -209,7 +208,6 @@ A constant k has neither limit (key feeds with too many values: k):
 
 71 steps on cpu: 60 in 1 segment, 0 in 0 seams, 11 folded into constants
 key feeds: none
-passes: none
   four files, the 5 best                  20 numbers   ran eagerly
   four files, the 5 best                  20 numbers   ran eagerly, observed
   four files, the 5 best                  20 numbers   was captured
