@@ -78,7 +78,7 @@ def test_a_replay_that_raises_is_retired_and_the_call_is_made_step_by_step(
     assert entry.captured is not None and entry.captured.whole is not None
     recording = type(entry.captured.whole)
 
-    def fail(self: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("the device is gone")
 
     with monkeypatch.context() as patch:
@@ -101,8 +101,8 @@ def test_a_replay_that_raises_once_it_has_written_costs_no_result(
     recording, calls = type(entry.captured.whole), iter(range(1, 1000))
     replay = recording.replay
 
-    def fail(self: Any) -> None:
-        replay(self)
+    def fail(self: Any, *word: Any) -> None:
+        replay(self, *word)
         if next(calls) == at:
             raise RuntimeError("the device is gone")
 

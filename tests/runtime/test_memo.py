@@ -324,7 +324,7 @@ def test_m14_forms_have_a_cap() -> None:
         assert grown is not None and grown.dims == (4,)
         forms.append(grown.form)
         memo.kept(grown.form, program)
-    assert list(memo._kept) == forms[2:]
+    assert list(memo._entries) == forms[2:]
 
 
 GREW = {

@@ -139,7 +139,7 @@ def test_m11_a_module_is_validated_where_torch_would_not_refuse(monkeypatch: pyt
     session = session_on(PICK)
     with pytest.raises(tos.KernelError, match="index"):
         session.module()(X, BAD)
-    monkeypatch.setattr("torch_ort_session.module._REFUSING", ("meta",))
+    monkeypatch.setattr("torch_ort_session.runtime.engine.module_run._REFUSING", ("meta",))
     module, failures = session.module(), []
     told(lambda: module(X, BAD))
 

@@ -57,12 +57,15 @@ def replay(
         KernelError: A seam failed; the capture stays valid.
         Exception: A recording failed; the capture must be retired.
     """
+    if captured.whole is not None and captured.results is not None:
+        replay_whole(captured.whole, [(static, fed[name]) for name, static in captured.copied])
+        if delivery is not None:
+            return list(captured.results), ()
+        return captured.donation(captured.results, clones), ()
     seams = Seams(captured.stages, lambda _, region, frame: _seam(captured, region, frame))
     results, diverged = replay_regions(captured, fed, seams)
     if delivery is not None:
         return results, diverged
-    if captured.whole is not None and captured.results is not None:
-        return captured.donation(results, clones), ()
     return (captured.own_results if diverged else captured.results_of)(results, fed), diverged
 
 
@@ -82,12 +85,8 @@ def replay_regions(
     Raises:
         Exception: What a seam raises; of a recording, the capture must be retired.
     """
-    writes = [(static, fed[name]) for name, static in captured.copied]
-    if captured.whole is not None and captured.results is not None:
-        replay_whole(captured.whole, writes)
-        return list(captured.results), ()
-    for static, value in writes:
-        static.copy_(value)  # type: ignore[arg-type]
+    for name, static in captured.copied:
+        static.copy_(fed[name])  # type: ignore[arg-type]
     # Seams write into a frame of this run, so that the capture is as it was, however the run ends.
     frame = captured.frame.copy()
     for name, place in captured.passed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -142,7 +142,8 @@ class Bodies:
 
 def bodies_of(state: EngineState) -> Bodies:
     """What a session keeps of its control-flow bodies."""
-    return cast(Bodies, state.bodies)
+    bodies: Bodies = state.bodies  # type: ignore[assignment]
+    return bodies
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -472,17 +473,9 @@ class BodyCall:
             return self._call((*inputs, *self.outer))
         if not filled:
             self._switch(ready)
-        try:
-            replay_whole(ready.recording, self._writes(ready, values))
-        except Exception as error:
-            return self._replay(entry, ready, (*inputs, *self.outer), error)
-        entry.runs += 1
-        state.dispatcher.counters[counters.BODY_REPLAYS] += 1
-        return tuple([self._result(result, inputs, n < lend) for n, result in enumerate(ready.results)])
-
-    def _writes(self, ready: BodyReplay, values: Sequence[Value]) -> list[tuple[torch.Tensor, Value]]:
-        """The places of a capture with what goes there, less what is there."""
-        same, writes = self.same, list[tuple[torch.Tensor, Value]]()
+        same = self.same
+        writes: list[tuple[torch.Tensor, Value]] = []
+        # A recording is short: a call for these would show.
         pairs = zip(ready.places, self.facts.steady, values, strict=False)
         for number, (place, may_stay, value) in enumerate(pairs):
             if place is None or (may_stay and same.get(number) is value):
@@ -491,7 +484,13 @@ class BodyCall:
             if may_stay:
                 # What a replay lends is another one each time, under the same name.
                 same[number] = None if self._is_lent(value) else value
-        return writes
+        try:
+            replay_whole(ready.recording, writes)
+        except Exception as error:
+            return self._replay(entry, ready, (*inputs, *self.outer), error)
+        entry.runs += 1
+        state.dispatcher.counters[counters.BODY_REPLAYS] += 1
+        return tuple([self._result(result, inputs, n < lend) for n, result in enumerate(ready.results)])
 
     def _result(self, result: BodyResult, inputs: Sequence[Value], lent: bool) -> torch.Tensor:
         tensor, copied, lendable, source = result

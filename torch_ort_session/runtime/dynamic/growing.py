@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -311,7 +311,8 @@ class GrowthCache:
 
 def growth_cache_of(state: EngineState) -> GrowthCache:
     """What a session keeps of runs whose feeds grow."""
-    return cast(GrowthCache, state.growth)
+    cache: GrowthCache = state.growth  # type: ignore[assignment]
+    return cache
 
 
 def _recordings(kept: GrowthEntry) -> Iterator[str]:

@@ -81,10 +81,11 @@ class FeedGuard:
         Args:
             feed: What a user feeds, by name: tensors and numpy arrays are looked at.
         """
-        if len(feed) != len(self.rows):
+        rows, bases, gradients = self.rows, self.bases, self.gradients
+        if len(feed) != len(rows):
             return None
         admitted: list[Any] = []
-        for row in self.rows:
+        for row in rows:
             if row is None:
                 return None
             name, dtype, device, shape, number, array = row
@@ -92,9 +93,9 @@ class FeedGuard:
             if type(value) is _Array:
                 if array is None or value.dtype != array:
                     return None
-            elif not is_plain(value, dtype, device) or not (self.gradients or _is_data(value)):
+            elif not is_plain(value, dtype, device) or not (gradients or _is_data(value)):
                 return None
-            dims = self.bases[shape]
+            dims = bases[shape]
             if dims is not None and value.shape != dims:  # type: ignore[attr-defined]
                 return None
             if number is not None and value.item() != number:  # type: ignore[attr-defined]
