@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -24,7 +25,16 @@ def all_drawn(pytestconfig: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Processes side by side share the cores: threads that wait for each other would spin."""
     if hasattr(config, "workerinput"):
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(config.workerinput["workercount"])))
+        threads = max(1, (os.cpu_count() or 1) // int(config.workerinput["workercount"]))
+        torch.set_num_threads(threads)
+        # Of the processes that tests start.
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from what stays until the end: tests that collect went through all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 from cases import microsoft_packing as packing
 from opcase import OpCase, const, t
+from ortsession import ort_session
 
 from differential.single import Row
 
@@ -139,11 +140,7 @@ def sharing(*values: Any, **attrs: Any) -> tuple[Any, ...]:
     model = OpCase("SparseAttention", inputs, attrs, domain="com.microsoft", outputs=3).model("float32", 1)
     for output in model.graph.output:
         output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort_session(model.SerializeToString())
     binding = session.io_binding()
     # A value refers to the array that it is made of.
     arrays = {f"x{i}": x.copy() for i, x in enumerate(values) if x is not None}

@@ -17,7 +17,7 @@ SEAMS = {"cond": {"If"}, "scan": {"Scan"}}
     ("name", "opset"),
     [
         ("cached", 23),
-        ("cached", 24),
+        pytest.param("cached", 24, marks=pytest.mark.slow),
         ("cnn", 22),
         ("graph-network", 20),
         ("spectrum", 18),

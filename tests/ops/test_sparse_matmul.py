@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 from opcase import assert_matches
+from ortsession import ort_session
 
 import torch_ort_session as tos
 
@@ -27,7 +28,7 @@ def model(inputs: list[onnx.ValueInfoProto], **more: Any) -> bytes:
 def test_a_sparse_initializer() -> None:
     b = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
     fed = model([helper.make_sparse_tensor_value_info("a", TensorProto.FLOAT, SHAPE)])
-    session = onnxruntime.InferenceSession(fed, providers=["CPUExecutionProvider"])
+    session = ort_session(fed)
     device = onnxruntime.OrtDevice.make("cpu", 0)
     pairs = np.stack(np.divmod(PLACES, SHAPE[1]), 1).reshape(-1)
     sparse = onnxruntime.SparseTensor.sparse_coo_from_numpy(SHAPE, VALUES, pairs, device)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import onnxruntime
 import pytest
 import torch
 from expecttest import assert_expected_inline
+from ortsession import ort_session
 from runtime.keptlab import kept
 from textmodel import model
 
@@ -71,7 +71,7 @@ def test_m14_a_decode_of_1000_tokens_is_that_of_onnxruntime() -> None:
     size = Size(layers=1, heads=2, groups=1, width=4, words=20, longest=1100)
     proto = make_decoder(size)
     session = tos.load(proto)
-    other = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    other = ort_session(proto.SerializeToString())
     names = [port.name for port in session.outputs]
     feed = first_feed(size, past=1)
     for _ in range(1000):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import onnxruntime
 import torch
 from expecttest import assert_expected_inline
+from ortsession import ort_session
 from textmodel import model
 
 import torch_ort_session as tos
@@ -46,7 +46,7 @@ MERGED = """
 def decode(session: tos.Session, tokens: int, *, past: int = 3) -> None:
     """A prompt and tokens, each compared with what onnxruntime gives for the same feed."""
     proto = model(MERGED)
-    other = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    other = ort_session(proto.SerializeToString())
     generator = torch.Generator().manual_seed(past)
 
     def turn(length: int, cache: torch.Tensor, cached: bool) -> torch.Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import torch
 from onnx import helper, numpy_helper
+from ortsession import ort_session
 
 from torch_ort_session.ir import schema
 
@@ -248,8 +249,6 @@ def _onnxruntime(model: onnx.ModelProto) -> Answer:
 
 def _onnxruntime_session(model: onnx.ModelProto, feeds: Mapping[str, Any], fixed: Mapping[str, Any]) -> Any:
     """A session for feeds of these shapes, with the fixed ones as weights."""
-    import onnxruntime
-
     names = [name for name in model.graph.node[0].output if name]
     model = copy.deepcopy(model)
     # Shape inference of some ops insists on dims.
@@ -266,11 +265,7 @@ def _onnxruntime_session(model: onnx.ModelProto, feeds: Mapping[str, Any], fixed
     known = {info.name: info for info in inferred.graph.value_info}
     for name in names:
         model.graph.output.append(known.get(name, onnx.ValueInfoProto(name=name)))
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    return ort_session(model.SerializeToString())
 
 
 TOLERANCE = {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from ortsession import ort_session
 
 HEADS, SIZE, VOCAB, PLACES = 2, 3, 12, 64
 WIDTH = HEADS * SIZE
@@ -412,12 +413,4 @@ def _rank(op: str, name: str) -> int:
 
 def theirs(made: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     """What onnxruntime's CPU provider gives."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return list(session.run(None, dict(feeds)))
+    return list(ort_session(made.SerializeToString()).run(None, dict(feeds)))
