@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_ort_session.ops import native
-from torch_ort_session.ops.microsoft.matmul_nbits import Sizes, _by_codes
+from torch_ort_session.ops.microsoft.matmul_nbits import Sizes, Weight, _by_codes
 from torch_ort_session.ops.microsoft.nibbles import unpacked
 
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
@@ -164,8 +164,8 @@ def test_what_the_cpu_takes_is_served_on_cuda(monkeypatch: pytest.MonkeyPatch) -
             scales = a.new_empty(5, 2)
             wide = scales.to(torch.float32)
             bias = torch.empty(5, device="cuda")
-            assert _by_codes(a, codes, scales, None, None, sizes, 0) is not None
-            assert _by_codes(a, codes, wide, wide, bias, sizes, 0) is not None
-            assert _by_codes(a, codes, scales.to(torch.float64), None, None, sizes, 0) is None
-            assert _by_codes(a, codes, scales.cpu(), None, None, sizes, 0) is None
+            assert _by_codes(a, Weight(codes, scales, sizes), None, 0) is not None
+            assert _by_codes(a, Weight(codes, wide, sizes, wide), bias, 0) is not None
+            assert _by_codes(a, Weight(codes, scales.to(torch.float64), sizes), None, 0) is None
+            assert _by_codes(a, Weight(codes, scales.cpu(), sizes), None, 0) is None
     assert asked == [(5, bits, 32, False) for bits in (2, 2, 4, 4, 8, 8)]
