@@ -65,7 +65,7 @@ struct Votes {
   }
 };
 
-// Gives float64 [n, columns], 0 where nothing voted, and bool, whether anything did; see ops/ml/trees/forest.py.
+// Gives float64 [n, columns], 0 where nothing voted, and bool, whether anything did; see ml/trees/forest.py.
 std::tuple<at::Tensor, at::Tensor> forest_votes(const at::Tensor& x, const at::Tensor& roots,
                                                 const at::Tensor& thresholds, const at::Tensor& nodes,
                                                 int64_t depth, const at::Tensor& vote_targets,
