@@ -154,7 +154,7 @@ def test_else_the_convolution_itself_is_recorded(
     assert convolved(session)
 
 
-def into(pack: Prepacked, x: Tensor, w: Tensor) -> list[packing.Call]:
+def into(pack: Prepacked, x: Tensor, w: Tensor) -> list[packing.OpCall]:
     full = [x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1]
     return pack.into(full, torch.ops.aten.convolution(*full))
 

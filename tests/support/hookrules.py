@@ -23,16 +23,7 @@ UNPASSED = {
 }
 """Hooks that nothing in the package uses, as `path: name`, and why they stay."""
 
-SHARED_NAMES = {
-    "Call": "a step's call on a frame, and a call of torch's that sizes are followed through",
-    "Place": "where a value of a run comes from, and a dim of an output that padding made longer",
-    "Refused": "what a recorder raises, and what a capture comes to that was not made",
-    "Rule": "how an operator joins a chain, and how a dim is padded",
-    "Seen": "what is known of an entry that grows, and of a run whose calls are compared",
-    "described": "a region, and a form that grows",
-    "reads": "what a step reads, whose values, and how much",
-    "told": "what is padded, and what is bound",
-}
+SHARED_NAMES: dict[str, str] = {}
 """Public names that two files may define, and why."""
 
 

@@ -9,15 +9,13 @@ import torch
 
 from torch_ort_session.ops.kernel import Value
 from torch_ort_session.plan.analysis import FARTHEST
+from torch_ort_session.runtime.captures import Keys
 from torch_ort_session.runtime.values import FeedGuard, FeedRow, ShapePattern, Signature, feed_guard, feed_row
 
 _Tensor = torch.Tensor
 
 _GROWN = -1
 """In place of a dim that grew."""
-
-Keys = tuple[tuple[str, int | bool], ...]
-"""Names and values of key feeds."""
 
 ShapeFamily = tuple[tuple[str, ...], tuple[tuple[Any, ...], ...], Keys]
 """A signature without the dims that grew: requested outputs, name, dtype, dims and device of feeds, and the

@@ -1,4 +1,7 @@
-"""Recorders by device: the native tape on the CPU, CUDA graphs; nothing else loads the module of the tape."""
+"""Recorders by device, and the stamp of what a session records with, found out when it is loaded.
+
+The native tape on the CPU, CUDA graphs; nothing else loads the module of the tape.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,50 @@ def unavailable(device: torch.device) -> str:
     if device.type != "cpu":
         return f"there is no recorder for {device.type} devices"
     return native.status().reason
+
+
+class Stamp(NamedTuple):
+    """The backend that captures are made with; one that was made with anything else is not replayed.
+
+    Attributes:
+        device: Where the session runs.
+        library: Path of the compiled extension; empty without one.
+        build: Size and time of change of the library, which tell one build from another.
+        missing: Why there is no extension; empty when there is.
+        reason: Why nothing can be recorded; empty when it can be.
+    """
+
+    device: str
+    library: str = ""
+    build: tuple[int, int] = (0, 0)
+    missing: str = ""
+    reason: str = ""
+
+    @property
+    def recorder(self) -> str:
+        """``"tape"``, ``"CUDA graphs"`` or ``"none"``."""
+        return "none" if self.reason else "CUDA graphs" if self.device.startswith("cuda") else "tape"
+
+
+UNKNOWN = Stamp("", missing="nobody has looked yet", reason="nobody has looked yet")
+"""Before a session is loaded."""
+
+
+def stamp_of(device: torch.device) -> Stamp:
+    """The stamp of a session; loads the extension if it fits: once, before any buffer is bound."""
+    # Nobody who has no extension is warned of it at every load: the reports say so.
+    usable = native.status().usable and native.load()
+    library = native.library() if usable else None
+    if library is None:
+        missing = "the loaded extension is not to be found" if usable else native.status().reason
+        return Stamp(str(device), missing=missing, reason=unavailable(device))
+    info = library.stat()
+    return Stamp(str(device), str(library), (info.st_size, info.st_mtime_ns), reason=unavailable(device))
+
+
+def recorders(stamp: Stamp, make: Callable[[], Recorder | str]) -> Callable[[], Recorder | str]:
+    """The maker of a capture's recorder, or of the reason why there is none: as it was found at load."""
+    return (lambda: stamp.reason) if stamp.reason else make
 
 
 def recorder_for(

@@ -137,7 +137,7 @@ class Life(NamedTuple):
 
 @dataclass(slots=True)
 class _Span:
-    """What is known of one storage.
+    """One storage and its uses. Lives as long as a layout is made.
 
     It lives while one capture is laid out.
 
