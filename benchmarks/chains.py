@@ -165,9 +165,9 @@ def of_op(one: Chain, shape: Sequence[int], dtype: torch.dtype, seconds: float) 
     inputs = feeds(one, shape, dtype)
     fused, plain = torch.empty(*shape, dtype=dtype), torch.empty(*shape, dtype=dtype)
     run = steps(one, inputs, plain)
-    native_op = native.device_op("elementwise_chain", *inputs, overload="out")
-    if native_op is None:
+    if native.device_op("elementwise_chain", *inputs) is None:
         raise RuntimeError("the extension has no chains for these tensors")
+    native_op = torch.ops.torch_ort_session.elementwise_chain.out
     op = partial(native_op, inputs, one.program, one.constants, out=fused)
     op()
     run()

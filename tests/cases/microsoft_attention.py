@@ -25,7 +25,8 @@ RAW5 = const([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1]], "int32")
 
 QUANTIZED = [
     t(2, 3, 12, low=0, high=256, dtype="uint8"),
-    t(12, 24, low=-128, high=128, dtype="int8"),
+    # Larger ones overflow in the pairs of products that onnxruntime adds in 16 bits on a CPU without VNNI.
+    t(12, 24, low=-64, high=64, dtype="int8"),
     t(24),
     const(0.002),
     const(0.01),

@@ -11,7 +11,8 @@ def u(*shape: int) -> Any:
 
 
 def s(*shape: int) -> Any:
-    return t(*shape, low=-128, high=128, dtype="int8")
+    # Larger ones overflow in the pairs of products that onnxruntime adds in 16 bits on a CPU without VNNI.
+    return t(*shape, low=-64, high=64, dtype="int8")
 
 
 def f(value: float) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from opcase import OpCase, const, t
 
-_W = dict(dtype="int8", low=-127, high=127)
+# Larger ones overflow in the pairs of products that onnxruntime adds in 16 bits on a CPU without VNNI.
+_W = dict(dtype="int8", low=-64, high=64)
 
 CASES = (
     OpCase(

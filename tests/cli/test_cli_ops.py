@@ -19,7 +19,7 @@ from torch_ort_session.ops.kernel import Kernel, kernel, kernels_of
 
 
 @kernel("Add", since=(7, 13))
-def add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def add(a: Tensor, b: Tensor) -> Tensor:
     return a
 
 
@@ -57,10 +57,10 @@ def test_the_table(command, few: None) -> None:
     assert_expected_inline(
         command("ops").out,
         """\
-op          domain   revisions  out  seam
-Add         ai.onnx  7 13       out  -
-NonZero     ai.onnx  9 13       -    the output shape depends on the data
-Frobnicate  acme     1          -    depends on the node
+op          domain   revisions  seam
+Add         ai.onnx  7 13       -
+NonZero     ai.onnx  9 13       the output shape depends on the data
+Frobnicate  acme     1          depends on the node
 3 operators, 5 revisions
 """,
     )
@@ -70,8 +70,8 @@ def test_one_domain(command, few: None) -> None:
     assert_expected_inline(
         command("ops", "--domain", "acme").out,
         """\
-op          domain  revisions  out  seam
-Frobnicate  acme    1          -    depends on the node
+op          domain  revisions  seam
+Frobnicate  acme    1          depends on the node
 1 operator, 1 revision
 """,
     )
@@ -212,7 +212,7 @@ torch-ort-session: error: no operator 'Sub1' is known, neither here nor to the i
 def test_json(command, few: None) -> None:
     first, *others = json.loads(command("ops", "--json").out)
     assert first.pop("function") == f"{__name__}.add"
-    assert first == {"op": "Add", "domain": "ai.onnx", "since": [7, 13], "out": True, "seam": None}
+    assert first == {"op": "Add", "domain": "ai.onnx", "since": [7, 13], "seam": None}
     assert [other["seam"] for other in others] == [
         "the output shape depends on the data",
         "depends on the node",

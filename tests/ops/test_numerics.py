@@ -12,7 +12,7 @@ from expecttest import assert_expected_inline
 from torch_ort_session.ir.graph import Node
 from torch_ort_session.ops.common import strings
 from torch_ort_session.ops.kernel import KernelContext
-from torch_ort_session.ops.onnx import activation, clip, cumulative, loss, reduce, reduce_attribute, softmax
+from torch_ort_session.ops.onnx import activation, cumulative, loss, reduce, softmax
 from torch_ort_session.ops.onnx.compare import equal_with_strings
 from torch_ort_session.ops.onnx.unary import exp, log
 from torch_ort_session.ops.onnx.variadic import mean, sum_
@@ -79,50 +79,6 @@ def test_half_sums_of_many_inputs_round_once(dtype: torch.dtype) -> None:
     exact = torch.stack(xs).double()
     assert worst(sum_(*xs), exact.sum(0)) < 0.6
     assert worst(mean(*xs), exact.mean(0)) < 0.6
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x, out: clip.clip(x, 0.2, 0.6, out=out),
-        lambda x, out: clip.clip(x, out=out),
-        lambda x, out: clip.clip_v6(x, min=0.3, out=out),
-        lambda x, out: cumulative.cumsum(x, 1, out=out),
-        lambda x, out: cumulative.cumsum(x, 1, exclusive=1, reverse=1, out=out),
-        lambda x, out: cumulative.cumprod(x, 0, exclusive=1, out=out),
-        lambda x, out: reduce.reduce_sum(x, [1], out=out),
-        lambda x, out: reduce.reduce_mean(x, None, keepdims=0, out=out),
-        lambda x, out: reduce.reduce_max(x, [0], keepdims=0, out=out),
-        lambda x, out: reduce.reduce_min(x, [], noop_with_empty_axes=1, out=out),
-        lambda x, out: reduce_attribute.reduce_mean_by_attribute(x, axes=[-1], out=out),
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_out_is_written_where_it_lies(
-    call: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor], dtype: torch.dtype
-) -> None:
-    x = torch.rand(3, 4).to(dtype)
-    expected = call(x, None)
-    out = torch.full_like(expected, float("nan"))
-    address = out.data_ptr()
-    assert call(x, out) is out
-    assert out.data_ptr() == address
-    torch.testing.assert_close(out, expected, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
-def test_out_of_unsigned_types_is_written_where_it_lies(dtype: torch.dtype) -> None:
-    x = torch.randint(1, 9, (3, 4)).to(dtype)
-    for call in (
-        lambda out: clip.clip(x, 2, 6, out=out),
-        lambda out: cumulative.cumsum(x, 1, out=out),
-        lambda out: reduce.reduce_sum(x, [1], out=out),
-        lambda out: reduce.reduce_max(x, [1], out=out),
-    ):
-        expected = call(None)
-        out = torch.zeros_like(expected)
-        assert call(out) is out
-        assert out.tolist() == expected.tolist()
 
 
 def test_the_logarithm_of_zero() -> None:

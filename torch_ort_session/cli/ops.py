@@ -61,13 +61,12 @@ def _list(domain: str | None, as_json: bool) -> int:
     if as_json:
         print_json([_facts(kernel) for kernel in kernels])
         return 0
-    rows = [("op", "domain", "revisions", "out", "seam")]
+    rows = [("op", "domain", "revisions", "seam")]
     rows += [
         (
             kernel.op,
             _label(kernel.domain),
             " ".join(map(str, kernel.since)),
-            "out" if kernel.signature.takes_out else "-",
             _seam(kernel) or "-",
         )
         for kernel in kernels
@@ -84,7 +83,6 @@ def _facts(kernel: Kernel) -> dict[str, Any]:
         "op": kernel.op,
         "domain": _label(kernel.domain),
         "since": list(kernel.since),
-        "out": kernel.signature.takes_out,
         "seam": _seam(kernel),
         "function": f"{kernel.fn.__module__}.{kernel.fn.__qualname__}",
     }

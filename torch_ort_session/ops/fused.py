@@ -12,23 +12,19 @@ DOMAIN = "torch_ort_session"
 
 
 @kernel("Fused", domain=DOMAIN, since=(1,), native=("elementwise_chain",))
-def fused(*xs: Tensor, program: list[int], constants: list[float], out: Tensor | None = None) -> Tensor:
+def fused(*xs: Tensor, program: list[int], constants: list[float]) -> Tensor:
     """A program of elementwise rows in one pass.
 
     Args:
         xs: Tensors of one float dtype, broadcast with one another.
         program: Rows of four numbers: see ``csrc/elementwise/chain/chain.h``.
         constants: Numbers that rows read.
-        out: Where to write.
 
     Returns:
         The last row's result.
     """
-    y = chain(xs, program, constants, out=out)
-    if y is not None:
-        return y
-    y = composite(xs, program, constants)
-    return y if out is None else out.copy_(y)
+    y = chain(xs, program, constants)
+    return composite(xs, program, constants) if y is None else y
 
 
 FUSED: Kernel = kernels_of(fused)[0]

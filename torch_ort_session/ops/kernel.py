@@ -1,8 +1,8 @@
 """The kernel contract: a Python function whose signature is the operator's schema.
 
 Positional parameters are the ONNX inputs in order (``*xs`` variadic, ``| None`` optional); keyword-only
-parameters are the attributes under their ONNX names. Two names are reserved: ``out``, whose presence declares
-that the kernel can write into a given tensor, and ``ctx``, a :class:`KernelContext`.
+parameters are the attributes under their ONNX names. One name is reserved: ``ctx``, a :class:`KernelContext`.
+A kernel writes to none of its inputs.
 """
 
 from __future__ import annotations

@@ -49,16 +49,14 @@ class KernelSignature:
 
     Attributes:
         inputs: Positional parameters.
-        attributes: Keyword-only parameters less the reserved ones.
+        attributes: Keyword-only parameters less ``ctx``.
         several_outputs: Whether the result is a tuple of outputs rather than one value.
-        takes_out: Whether the kernel can write into a given tensor.
         takes_ctx: Whether the kernel asks for a :class:`.kernel.KernelContext`.
     """
 
     inputs: tuple[InputParam, ...]
     attributes: tuple[AttributeParam, ...]
     several_outputs: bool
-    takes_out: bool
     takes_ctx: bool
 
 
@@ -75,13 +73,11 @@ def signature_of(fn: Callable[..., Any], host: tuple[str, ...]) -> KernelSignatu
     hints = typing.get_type_hints(fn, include_extras=True)
     inputs: list[InputParam] = []
     attributes: list[AttributeParam] = []
-    takes_out = takes_ctx = False
+    takes_ctx = False
     for param in inspect.signature(fn).parameters.values():
         hint = hints.get(param.name)
         if param.kind is param.KEYWORD_ONLY:
-            if param.name == "out":
-                takes_out = True
-            elif param.name == "ctx":
+            if param.name == "ctx":
                 takes_ctx = True
             else:
                 required = param.default is param.empty
@@ -102,7 +98,6 @@ def signature_of(fn: Callable[..., Any], host: tuple[str, ...]) -> KernelSignatu
         inputs=tuple(inputs),
         attributes=tuple(attributes),
         several_outputs=typing.get_origin(hints.get("return")) is tuple,
-        takes_out=takes_out,
         takes_ctx=takes_ctx,
     )
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops.common.checks import check_lengths
-from torch_ort_session.ops.common.sequence_lengths import at_end, counting, reverse
 from torch_ort_session.ops.kernel import KernelContext
 
 States = tuple[Tensor, ...]
@@ -145,17 +144,17 @@ def unroll(
         The outputs ``[time, directions, batch, hidden]``, zero after a sequence's end, and the states at each
         sequence's end, as ``states``.
     """
-    valid = None if lengths is None else counting(x, lengths)
-    backward = None if direction == "forward" else reverse(x, lengths)
+    valid = None if lengths is None else _counting(x, lengths)
+    backward = None if direction == "forward" else _reverse(x, lengths)
     if direction == "bidirectional" and len(cells) == 1 and backward is not None:
         y, finals = _steps(cells[0], torch.stack((x, backward)), states, valid)
-        return torch.stack((y[:, 0], reverse(y[:, 1], lengths)), 1), finals
+        return torch.stack((y[:, 0], _reverse(y[:, 1], lengths)), 1), finals
     outputs: list[Tensor] = []
     ends: list[States] = []
     for index, cell in enumerate(cells):
         own = x if backward is None or (index == 0 and len(cells) == 2) else backward
         y, last = _steps(cell, own, tuple(state[index] for state in states), valid)
-        outputs.append(y if own is x else reverse(y, lengths))
+        outputs.append(y if own is x else _reverse(y, lengths))
         ends.append(last)
     return _join(outputs), tuple(_pair(list(parts)) for parts in zip(*ends, strict=True))
 
@@ -212,11 +211,11 @@ def fuse(
     for index, own in enumerate(parameters):
         backward = index == 1 or direction == "reverse"
         initial = tuple(state[index : index + 1] for state in states)
-        y, *last = layer(reverse(x, lengths) if backward else x, initial, own, False)
+        y, *last = layer(_reverse(x, lengths) if backward else x, initial, own, False)
         if lengths is not None:
-            last[0] = at_end(y, initial[0], lengths)
-            y = torch.where(counting(x, lengths), y, 0.0)
-        outputs.append(reverse(y, lengths) if backward else y)
+            last[0] = _at_end(y, initial[0], lengths)
+            y = torch.where(_counting(x, lengths), y, 0.0)
+        outputs.append(_reverse(y, lengths) if backward else y)
         finals.append(tuple(last))
     return _join(outputs), tuple(
         parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*finals, strict=True)
@@ -282,3 +281,26 @@ def _join(outputs: list[Tensor]) -> Tensor:
 
 def _pair(states: list[Tensor]) -> Tensor:
     return states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
+
+
+def _counting(x: Tensor, lengths: Tensor) -> Tensor:
+    """Mask of the steps that belong to a sequence: bool ``[time, batch, 1]``."""
+    time = torch.arange(x.shape[0], device=x.device)
+    return (time[:, None] < lengths)[:, :, None]
+
+
+def _reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each sequence backwards within its length; what follows stays."""
+    if lengths is None:
+        return x.flip(0)
+    time = torch.arange(x.shape[0], device=x.device)[:, None]
+    length = lengths.to(torch.int64).clamp(0, x.shape[0])
+    index = torch.where(time < length, length - 1 - time, time)
+    return x.gather(0, index[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def _at_end(y: Tensor, initial: Tensor, lengths: Tensor) -> Tensor:
+    """The output at each sequence's last step, ``[1, batch, hidden]``; the initial one if it has none."""
+    length = lengths.to(torch.int64).clamp(0, y.shape[0])[None, :, None]
+    last = y.gather(0, (length - 1).clamp(min=0).expand(-1, -1, y.shape[2]))
+    return torch.where(length > 0, last, initial)

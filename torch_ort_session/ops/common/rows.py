@@ -20,7 +20,7 @@ _LEAST_BYTES = {"cpu": 1 << 17, "cuda": 1 << 22}
 _PIECE = 16
 
 
-def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor | None:
+def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
     """``a @ b + bias`` by the compiled op, None where torch's own product has to do it.
 
     It serves one row and a weight of many bytes, where no gradients are wanted.
@@ -29,7 +29,6 @@ def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | 
         a: bfloat16 or float16 [..., K].
         b: [K, N].
         bias: [N].
-        out: Where to write the result.
     """
     dtype = a.dtype
     # First what turns most products away: every MatMul of an eager run asks.
@@ -42,11 +41,8 @@ def row_product(a: Tensor, b: Tensor, bias: Tensor | None = None, out: Tensor | 
         return None
     if bias is not None and (bias.dtype != dtype or bias.numel() != b.shape[1]):
         return None
-    op = native.device_op("gemv", a, b, bias, out, overload="default" if out is None else "out")
-    if op is None:
-        return None
-    product: Tensor = op(a, b, bias) if out is None else op(a, b, bias, out=out)
-    return product
+    op = native.device_op("gemv", a, b, bias)
+    return None if op is None else op(a, b, bias)
 
 
 def _in_pieces(weight: Tensor) -> bool:

@@ -51,16 +51,12 @@ def same_bits(x: Tensor) -> Tensor:
     return x
 
 
-def with_bits(fn: Callable[..., Tensor], *xs: Tensor, out: Tensor | None = None) -> Tensor:
+def with_bits(fn: Callable[..., Tensor], *xs: Tensor) -> Tensor:
     """``fn`` on the bits of tensors of one dtype, and its result in that dtype again.
 
     For functions whose result depends on bits alone: ring arithmetic, moving, picking and reordering.
     """
-    result = fn(*(same_bits(x) for x in xs))
-    if out is not None:
-        same_bits(out).copy_(result)
-        return out
-    return typed(result, xs[0].dtype)
+    return typed(fn(*(same_bits(x) for x in xs)), xs[0].dtype)
 
 
 def typed(bits: Tensor, dtype: torch.dtype) -> Tensor:
@@ -96,10 +92,9 @@ def unordered(x: Tensor, dtype: torch.dtype) -> Tensor:
     return (x ^ torch.iinfo(x.dtype).min).view(dtype)
 
 
-def with_order(fn: Callable[..., Tensor], *xs: Tensor, out: Tensor | None = None) -> Tensor:
+def with_order(fn: Callable[..., Tensor], *xs: Tensor) -> Tensor:
     """``fn`` on tensors of one dtype as :func:`ordered` integers: for maximum, minimum, clamp and sorting."""
-    result = unordered(fn(*(ordered(x) for x in xs)), xs[0].dtype)
-    return result if out is None else out.copy_(result)
+    return unordered(fn(*(ordered(x) for x in xs)), xs[0].dtype)
 
 
 def to_wide(x: Tensor) -> Tensor:
@@ -120,11 +115,6 @@ def to_float(x: Tensor) -> Tensor:
     if x.dtype.is_floating_point:
         return x if x.dtype.itemsize >= 4 else x.to(torch.float32)
     return x.to(torch.float64)
-
-
-def deliver(result: Tensor, out: Tensor | None) -> Tensor:
-    """``result``, written into ``out`` when one is given: for paths where torch has no ``out`` of its own."""
-    return result if out is None else out.copy_(result)
 
 
 def divide_truncating(a: Tensor, b: Tensor) -> Tensor:

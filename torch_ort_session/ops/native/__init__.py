@@ -109,7 +109,7 @@ def cpu_instructions() -> tuple[str, ...]:
     return tuple(map(str, torch.ops.torch_ort_session.cpu_instructions()))
 
 
-def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Callable[..., Any] | None:
+def cpu_op(name: str, *tensors: torch.Tensor) -> Callable[..., Any] | None:
     """An op of ``csrc`` by its name for the CPU; None where plain ops have to do instead.
 
     They have to without the extension, on another device, and under function transforms.
@@ -117,25 +117,21 @@ def cpu_op(name: str, *tensors: torch.Tensor, overload: str = "default") -> Call
     Args:
         name: As ``csrc/register.cpp`` has it.
         tensors: Plain tensors that the op would be given.
-        overload: Which form of the op.
     """
     if not all(t.is_cpu and not torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
         return None
     if not _load_once.cache_info().currsize and not status().usable:
         return None
-    return _op(name, overload) if load() else None
+    return _op(name) if load() else None
 
 
 @functools.cache
-def _op(name: str, overload: str) -> Callable[..., Any] | None:
+def _op(name: str) -> Callable[..., Any] | None:
     packet = getattr(torch.ops.torch_ort_session, name, None)
-    op: Callable[..., Any] | None = None if packet is None else getattr(packet, overload)
-    return op
+    return None if packet is None else packet.default
 
 
-def device_op(
-    name: str, *tensors: torch.Tensor | None, overload: str = "default"
-) -> Callable[..., Any] | None:
+def device_op(name: str, *tensors: torch.Tensor | None) -> Callable[..., Any] | None:
     """An op of ``csrc`` by its name for the device of some tensors; None where plain ops have to do instead.
 
     They have to without the op for that device, where gradients are wanted, and under function transforms.
@@ -143,7 +139,6 @@ def device_op(
     Args:
         name: As ``csrc/register.cpp`` has it.
         tensors: Plain tensors that the op would be given, the first of which is there.
-        overload: Which form of the op.
     """
     inputs = [t for t in tensors if t is not None]
     device = inputs[0].device
@@ -155,18 +150,17 @@ def device_op(
         return None
     if not _load_once.cache_info().currsize and not status().usable:
         return None
-    op = _op_on(name, device.type) if load() else None
-    return op if op is None or overload == "default" else _op(name, overload)
+    return _op_on(name, device.type) if load() else None
 
 
 def op_on(name: str, device: str) -> Callable[..., Any] | None:
     """An op of ``csrc`` by its name for a type of device; None where there is none."""
-    return _op(name, "default") if status().usable and load() and has_kernel(name, device) else None
+    return _op(name) if status().usable and load() and has_kernel(name, device) else None
 
 
 @functools.cache
 def _op_on(name: str, device: str) -> Callable[..., Any] | None:
-    return _op(name, "default") if has_kernel(name, device) else None
+    return _op(name) if has_kernel(name, device) else None
 
 
 def build(*, verbose: bool = False, directory: Path | None = None) -> Path:

@@ -75,13 +75,7 @@ class Code(IntEnum):
         return 2 if self <= Code.POW or self in (Code.LEAKY_RELU, Code.ELU) else 1
 
 
-def chain(
-    inputs: Sequence[Tensor],
-    program: Sequence[int],
-    constants: Sequence[float],
-    *,
-    out: Tensor | None = None,
-) -> Tensor | None:
+def chain(inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[float]) -> Tensor | None:
     """The result of a program, by the compiled op; None where plain ops have to do instead.
 
     They have to where :func:`.native.device_op` gives none, and for what is not of one float type.
@@ -92,25 +86,21 @@ def chain(
             does not take. Registers are numbered: the inputs, the constants, the results of the rows in
             order. The last row is the result.
         constants: Up to 16 numbers, which are taken as float32.
-        out: Where to write: contiguous, of the result's shape and dtype.
 
     Returns:
         The broadcast of all inputs, contiguous. Every row is computed in float32 and rounded to the dtype.
 
     Raises:
-        ValueError: A program that is none, too much of something, or an ``out`` that does not fit.
-        RuntimeError: The inputs do not broadcast, or ``out`` lies over a part of one.
+        ValueError: A program that is none, or too much of something.
+        RuntimeError: The inputs do not broadcast.
     """
     if not 1 <= len(inputs) <= MOST_INPUTS:
         raise ValueError(f"A chain has 1 to {MOST_INPUTS} inputs, not {len(inputs)}.")
     dtype = inputs[0].dtype
     if dtype not in DTYPES or any(each.dtype != dtype for each in inputs):
         return None
-    op = native.device_op("elementwise_chain", *inputs, overload="default" if out is None else "out")
-    if op is None:
-        return None
-    y: Tensor = op(inputs, program, constants, **({} if out is None else {"out": out}))
-    return y
+    op = native.device_op("elementwise_chain", *inputs)
+    return None if op is None else op(inputs, program, constants)
 
 
 def composite(inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[float]) -> Tensor:

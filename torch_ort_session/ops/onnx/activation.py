@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torch_ort_session.ops.common.gates import Gate, Gating, activated
-from torch_ort_session.ops.common.widen import HALF, UNSIGNED, deliver, to_float
+from torch_ort_session.ops.common.widen import HALF, UNSIGNED, to_float
 from torch_ort_session.ops.kernel import kernel
 
 SIXTH = 0.1666666716337204
@@ -18,23 +18,21 @@ _LEAK = 0.009999999776482582
 
 
 @kernel("Relu", since=(1, 6, 13, 14))
-def relu(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def relu(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """``max(x, 0)`` of floats and signed integers; NaN stays NaN."""
-    if out is None:
-        return torch.relu(x)
-    return torch.clamp_min(x, 0, out=out)
+    return torch.relu(x)
 
 
 @kernel("Sigmoid", since=(1, 6, 13))
-def sigmoid(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def sigmoid(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """``1 / (1 + exp(-x))`` of floats."""
-    return torch.sigmoid(x, out=out)
+    return torch.sigmoid(x)
 
 
 @kernel("Tanh", since=(1, 6, 13))
-def tanh(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def tanh(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """Hyperbolic tangent of floats."""
-    return torch.tanh(x, out=out)
+    return torch.tanh(x)
 
 
 @kernel("LeakyRelu", since=(1, 6, 16))
@@ -106,17 +104,16 @@ def hard_sigmoid(
     alpha: float = 0.20000000298023224,
     beta: float = 0.5,
     consumed_inputs: list[int] | None = None,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``alpha * x + beta``, held in [0, 1]."""
     if alpha == SIXTH and beta == 0.5:
-        return deliver(F.hardsigmoid(x), out)
+        return F.hardsigmoid(x)
     if x.dtype in HALF:
-        return deliver(torch.clamp(alpha * to_float(x) + beta, 0.0, 1.0).to(x.dtype), out)
+        return torch.clamp(alpha * to_float(x) + beta, 0.0, 1.0).to(x.dtype)
     if beta == 0.5:
         # torch's function has the slope 1/6; two calls are a third of the time of three.
-        return deliver(F.hardsigmoid(x * (6.0 * alpha)), out)
-    return torch.clamp(alpha * x + beta, 0.0, 1.0, out=out)
+        return F.hardsigmoid(x * (6.0 * alpha))
+    return torch.clamp(alpha * x + beta, 0.0, 1.0)
 
 
 @kernel("HardSwish", since=(14, 22))

@@ -21,14 +21,13 @@ def add_legacy(
     axis: int | None = None,
     broadcast: int = 0,
     consumed_inputs: list[int] | None = None,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``a + b`` in the shape of ``a``, with ``b`` aligned at ``axis``; ``consumed_inputs`` has no effect.
 
     Raises:
         ValueError: The shapes do not fit.
     """
-    return add(a, align(a, b, axis, broadcast), out=out)
+    return add(a, align(a, b, axis, broadcast))
 
 
 @kernel("Sub", since=(1, 6))
@@ -39,14 +38,13 @@ def sub_legacy(
     axis: int | None = None,
     broadcast: int = 0,
     consumed_inputs: list[int] | None = None,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``a - b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
 
     Raises:
         ValueError: The shapes do not fit.
     """
-    return sub(a, align(a, b, axis, broadcast), out=out)
+    return sub(a, align(a, b, axis, broadcast))
 
 
 @kernel("Mul", since=(1, 6))
@@ -57,14 +55,13 @@ def mul_legacy(
     axis: int | None = None,
     broadcast: int = 0,
     consumed_inputs: list[int] | None = None,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``a * b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
 
     Raises:
         ValueError: The shapes do not fit.
     """
-    return mul(a, align(a, b, axis, broadcast), out=out)
+    return mul(a, align(a, b, axis, broadcast))
 
 
 @kernel("Div", since=(1, 6), checks=divides_integers, native=("check_range",))
@@ -75,7 +72,6 @@ def div_legacy(
     axis: int | None = None,
     broadcast: int = 0,
     consumed_inputs: list[int] | None = None,
-    out: Tensor | None = None,
     ctx: KernelContext,
 ) -> Tensor:
     """``a / b`` in the shape of ``a``, with ``b`` aligned at ``axis``.
@@ -83,16 +79,14 @@ def div_legacy(
     Raises:
         ValueError: The shapes do not fit.
     """
-    return div(a, align(a, b, axis, broadcast), out=out, ctx=ctx)
+    return div(a, align(a, b, axis, broadcast), ctx=ctx)
 
 
 @kernel("Pow", since=(1,))
-def pow_legacy(
-    x: Tensor, y: Tensor, *, axis: int | None = None, broadcast: int = 0, out: Tensor | None = None
-) -> Tensor:
+def pow_legacy(x: Tensor, y: Tensor, *, axis: int | None = None, broadcast: int = 0) -> Tensor:
     """``x ** y`` in the shape of ``x``, with ``y`` aligned at ``axis``.
 
     Raises:
         ValueError: The shapes do not fit.
     """
-    return pow_(x, align(x, y, axis, broadcast), out=out)
+    return pow_(x, align(x, y, axis, broadcast))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.widen import UNSIGNED, deliver, ordered, unordered
+from torch_ort_session.ops.common.widen import UNSIGNED, ordered, unordered
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.signature import Scalar
 
@@ -20,8 +20,6 @@ def clip(
     x: Tensor,
     low: Scalar | Tensor | None = None,
     high: Scalar | Tensor | None = None,
-    *,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``min(max(x, low), high)``; a bound that is left out does not bind, NaN in any of them is NaN.
 
@@ -32,10 +30,9 @@ def clip(
         x: Numbers of any type.
         low: Lower bound.
         high: Upper bound; it wins where it is below ``low``.
-        out: Where to write.
     """
     if low is None and high is None:
-        return deliver(x.clone(), out)
+        return x.clone()
     if x.dtype in UNSIGNED:
         # In the order-preserving signed form every value is lower by half the range.
         half = 1 << (x.dtype.itemsize * 8 - 1)
@@ -43,10 +40,10 @@ def clip(
             ordered(bound) if isinstance(bound, Tensor) else None if bound is None else int(bound) - half
             for bound in (low, high)
         ]
-        return deliver(unordered(_clamped(ordered(x), *bounds), x.dtype), out)
+        return unordered(_clamped(ordered(x), *bounds), x.dtype)
     if isinstance(low, Tensor) or isinstance(high, Tensor):
-        return deliver(_clamped(x, low, high), out)
-    return torch.clamp(x, low, high, out=out)
+        return _clamped(x, low, high)
+    return torch.clamp(x, low, high)
 
 
 def _clamped(x: Tensor, low: Scalar | Tensor | None, high: Scalar | Tensor | None) -> Tensor:
@@ -69,18 +66,15 @@ def clip_v1(
     min: float | None = None,
     max: float | None = None,
     consumed_inputs: list[int] | None = None,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``x`` held between the attributes; ``consumed_inputs`` has no effect."""
-    return clip(x, min, max, out=out)
+    return clip(x, min, max)
 
 
 @kernel("Clip", since=(6,))
-def clip_v6(
-    x: Tensor, *, min: float = -_FLOAT32_MAX, max: float = _FLOAT32_MAX, out: Tensor | None = None
-) -> Tensor:
+def clip_v6(x: Tensor, *, min: float = -_FLOAT32_MAX, max: float = _FLOAT32_MAX) -> Tensor:
     """``x`` held between the attributes, whose defaults are the finite ends of float32."""
     largest = torch.finfo(x.dtype).max
     low = None if min < -largest else min
     high = None if max > largest else max
-    return clip(x, low, high, out=out)
+    return clip(x, low, high)

@@ -9,64 +9,62 @@ import torch
 from torch import Tensor
 
 from torch_ort_session.ops.common import strings
-from torch_ort_session.ops.common.widen import UNSIGNED, deliver, ordered
+from torch_ort_session.ops.common.widen import UNSIGNED, ordered
 from torch_ort_session.ops.kernel import KernelContext, Strings, kernel
 from torch_ort_session.ops.onnx.legacy_broadcast import align
 
 
 @kernel("Equal", since=(7, 11, 13))
-def equal(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def equal(a: Tensor, b: Tensor) -> Tensor:
     """``a == b`` of numbers or bools of one dtype, broadcast; NaN equals nothing."""
-    return torch.eq(a, b, out=out)
+    return torch.eq(a, b)
 
 
 @kernel("Equal", since=(19,))
-def equal_with_strings(
-    a: Tensor | Strings, b: Tensor | Strings, *, ctx: KernelContext, out: Tensor | None = None
-) -> Tensor:
+def equal_with_strings(a: Tensor | Strings, b: Tensor | Strings, *, ctx: KernelContext) -> Tensor:
     """``a == b`` of numbers, bools or strings, broadcast.
 
     Raises:
         ValueError: Strings against numbers.
     """
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return torch.eq(a, b, out=out)
+        return torch.eq(a, b)
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         raise ValueError("Equal compares strings with strings only.")
     left, right, _ = strings.codes((), a, b)
-    return deliver(torch.eq(left, right).to(ctx.device), out)
+    return torch.eq(left, right).to(ctx.device)
 
 
 @kernel("Greater", since=(7, 9, 13))
-def greater(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def greater(a: Tensor, b: Tensor) -> Tensor:
     """``a > b`` of numbers of one dtype, broadcast; false where one is NaN."""
     if a.dtype in UNSIGNED:
-        return torch.gt(ordered(a), ordered(b), out=out)
-    return torch.gt(a, b, out=out)
+        return torch.gt(ordered(a), ordered(b))
+    return torch.gt(a, b)
 
 
 @kernel("Less", since=(7, 9, 13))
-def less(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def less(a: Tensor, b: Tensor) -> Tensor:
     """``a < b`` of numbers of one dtype, broadcast; false where one is NaN."""
     if a.dtype in UNSIGNED:
-        return torch.lt(ordered(a), ordered(b), out=out)
-    return torch.lt(a, b, out=out)
+        return torch.lt(ordered(a), ordered(b))
+    return torch.lt(a, b)
 
 
 @kernel("GreaterOrEqual", since=(12, 16))
-def greater_or_equal(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def greater_or_equal(a: Tensor, b: Tensor) -> Tensor:
     """``a >= b`` of numbers of one dtype, broadcast; false where one is NaN."""
     if a.dtype in UNSIGNED:
-        return torch.ge(ordered(a), ordered(b), out=out)
-    return torch.ge(a, b, out=out)
+        return torch.ge(ordered(a), ordered(b))
+    return torch.ge(a, b)
 
 
 @kernel("LessOrEqual", since=(12, 16))
-def less_or_equal(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def less_or_equal(a: Tensor, b: Tensor) -> Tensor:
     """``a <= b`` of numbers of one dtype, broadcast; false where one is NaN."""
     if a.dtype in UNSIGNED:
-        return torch.le(ordered(a), ordered(b), out=out)
-    return torch.le(a, b, out=out)
+        return torch.le(ordered(a), ordered(b))
+    return torch.le(a, b)
 
 
 @kernel("Equal", since=(1,))

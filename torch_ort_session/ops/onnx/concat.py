@@ -14,27 +14,27 @@ from torch_ort_session.ops.onnx.images.layout import is_channels_last_1d
 
 
 @kernel("Concat", since=(4, 11, 13))
-def concat(*inputs: Tensor, axis: int, out: Tensor | None = None) -> Tensor:
+def concat(*inputs: Tensor, axis: int) -> Tensor:
     """The inputs one after the other along ``axis``.
 
     Source: https://onnx.ai/onnx/operators/onnx__Concat.html
     """
     if not isinstance(inputs[0], Tensor):
         return strings.by_position(concat, *inputs, axis=axis)
-    if out is None and all(map(is_channels_last_1d, inputs)):
+    if all(map(is_channels_last_1d, inputs)):
         # torch knows the order of images only.
         images = [x.unsqueeze(2) for x in inputs]
         return torch.cat(images, 3 if axis in (2, -1) else axis % 3).squeeze(2)
-    return torch.cat(inputs, axis, out=out)
+    return torch.cat(inputs, axis)
 
 
 @kernel("Concat", since=(1,))
-def concat_legacy(*inputs: Tensor, axis: int = 1, out: Tensor | None = None) -> Tensor:
+def concat_legacy(*inputs: Tensor, axis: int = 1) -> Tensor:
     """Concat when the axis had a default.
 
     Source: https://onnx.ai/onnx/operators/onnx__Concat.html#concat-1
     """
-    return torch.cat(inputs, axis, out=out)
+    return torch.cat(inputs, axis)
 
 
 @kernel("Split", since=(18,), host=("split",), view_of="input")

@@ -10,14 +10,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.widen import UNSIGNED, deliver, with_bits
+from torch_ort_session.ops.common.widen import UNSIGNED, with_bits
 from torch_ort_session.ops.kernel import kernel
 
 
 @kernel("CumSum", since=(11, 14), host=("axis",))
-def cumsum(
-    x: Tensor, axis: int, *, exclusive: int = 0, reverse: int = 0, out: Tensor | None = None
-) -> Tensor:
+def cumsum(x: Tensor, axis: int, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     """Running sum along a dim; integers wrap.
 
     Args:
@@ -25,25 +23,22 @@ def cumsum(
         axis: The dim.
         exclusive: Whether an element counts only from the next position on (the first result is 0).
         reverse: Whether to run from the end.
-        out: Where to write.
     """
     if x.dtype in UNSIGNED:
-        return with_bits(lambda b: _cumulate(torch.cumsum, b, axis, exclusive, reverse, 0), x, out=out)
+        return with_bits(lambda b: _cumulate(torch.cumsum, b, axis, exclusive, reverse, 0), x)
     if exclusive or reverse:
-        return deliver(_cumulate(torch.cumsum, x, axis, exclusive, reverse, 0), out)
-    return torch.cumsum(x, axis, dtype=x.dtype, out=out)
+        return _cumulate(torch.cumsum, x, axis, exclusive, reverse, 0)
+    return torch.cumsum(x, axis, dtype=x.dtype)
 
 
 @kernel("CumProd", since=(26,), host=("axis",))
-def cumprod(
-    x: Tensor, axis: int, *, exclusive: int = 0, reverse: int = 0, out: Tensor | None = None
-) -> Tensor:
+def cumprod(x: Tensor, axis: int, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     """Running product along a dim; integers wrap. Arguments as in :func:`cumsum` (the first result is 1)."""
     if x.dtype in UNSIGNED:
-        return with_bits(lambda b: _cumulate(torch.cumprod, b, axis, exclusive, reverse, 1), x, out=out)
+        return with_bits(lambda b: _cumulate(torch.cumprod, b, axis, exclusive, reverse, 1), x)
     if exclusive or reverse:
-        return deliver(_cumulate(torch.cumprod, x, axis, exclusive, reverse, 1), out)
-    return torch.cumprod(x, axis, dtype=x.dtype, out=out)
+        return _cumulate(torch.cumprod, x, axis, exclusive, reverse, 1)
+    return torch.cumprod(x, axis, dtype=x.dtype)
 
 
 def _cumulate(

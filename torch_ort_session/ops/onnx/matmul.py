@@ -15,21 +15,19 @@ from torch_ort_session.ops.onnx.intmm import wrapping_matmul
 
 
 @kernel("MatMul", since=(1, 9, 13), native=("gemv",))
-def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product with numpy's rules for ranks and batches.
 
     Args:
         a: [..., M, K] or [K]; floats or 32/64-bit integers.
         b: [..., K, N] or [K].
-        out: Where to write the result.
 
     Source: https://onnx.ai/onnx/operators/onnx__MatMul.html
     """
     if a.is_floating_point():
-        product = row_product(a, b, None, out)
-        return torch.matmul(a, b, out=out) if product is None else product
-    product = wrapping_matmul(a, b)
-    return product if out is None else out.copy_(product)
+        product = row_product(a, b)
+        return torch.matmul(a, b) if product is None else product
+    return wrapping_matmul(a, b)
 
 
 @kernel("Gemm", since=(7, 9, 11, 13), native=("gemv",))
@@ -42,7 +40,6 @@ def gemm(
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
-    out: Tensor | None = None,
 ) -> Tensor:
     """``alpha * A' @ B' + beta * C`` with C broadcast to [M, N].
 
@@ -54,29 +51,27 @@ def gemm(
         beta: Factor of C.
         transA: Whether A comes transposed.
         transB: Whether B comes transposed.
-        out: Where to write the result.
 
     Source: https://onnx.ai/onnx/operators/onnx__Gemm.html
     """
     if alpha == beta == 1.0 and a.dim() == b.dim() == 2 and (c is None or c.numel() == c.shape[-1:].numel()):
-        product = row_product(a.t() if transA else a, b.t() if transB else b, c, out)
+        product = row_product(a.t() if transA else a, b.t() if transB else b, c)
         if product is not None:
             return product
     linear = transB and not transA and alpha == beta == 1.0 and c is not None and c.dim() == 1
-    if linear and out is None and a.is_floating_point():
+    if linear and a.is_floating_point():
         return F.linear(a, b, c)
     if transA:
         a = a.t()
     if transB:
         b = b.t()
     if not a.is_floating_point():
-        result = _integer_gemm(a, b, c, alpha, beta)
-        return result if out is None else out.copy_(result)
+        return _integer_gemm(a, b, c, alpha, beta)
     if c is not None:
-        return torch.addmm(c, a, b, beta=beta, alpha=alpha, out=out)
+        return torch.addmm(c, a, b, beta=beta, alpha=alpha)
     if alpha == 1.0:
-        return torch.mm(a, b, out=out)
-    return torch.mul(torch.mm(a, b), alpha, out=out)
+        return torch.mm(a, b)
+    return torch.mul(torch.mm(a, b), alpha)
 
 
 @kernel("Gemm", since=(1, 6), native=("gemv",))

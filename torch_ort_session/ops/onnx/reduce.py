@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.widen import deliver
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx import reduction
 from torch_ort_session.ops.onnx.reduction import reduce_over
@@ -23,12 +22,11 @@ def reduce_sum(
     *,
     keepdims: int = 1,
     noop_with_empty_axes: int = 0,
-    out: Tensor | None = None,
 ) -> Tensor:
     """Sum over ``axes``."""
     if axes and x.dtype.is_floating_point:
-        return torch.sum(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.total, x, axes, keepdims, noop_with_empty_axes), out)
+        return torch.sum(x, axes, keepdims != 0)
+    return reduce_over(reduction.total, x, axes, keepdims, noop_with_empty_axes)
 
 
 @kernel("ReduceMean", since=(18,), host=("axes",))
@@ -38,12 +36,11 @@ def reduce_mean(
     *,
     keepdims: int = 1,
     noop_with_empty_axes: int = 0,
-    out: Tensor | None = None,
 ) -> Tensor:
     """Mean over ``axes``."""
     if axes and x.dtype.is_floating_point:
-        return torch.mean(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.mean, x, axes, keepdims, noop_with_empty_axes), out)
+        return torch.mean(x, axes, keepdims != 0)
+    return reduce_over(reduction.mean, x, axes, keepdims, noop_with_empty_axes)
 
 
 @kernel("ReduceMax", since=(18, 20), host=("axes",))
@@ -53,12 +50,11 @@ def reduce_max(
     *,
     keepdims: int = 1,
     noop_with_empty_axes: int = 0,
-    out: Tensor | None = None,
 ) -> Tensor:
     """Greatest element over ``axes``."""
     if axes and x.dtype.is_floating_point and x.numel():
-        return torch.amax(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.maximum, x, axes, keepdims, noop_with_empty_axes), out)
+        return torch.amax(x, axes, keepdims != 0)
+    return reduce_over(reduction.maximum, x, axes, keepdims, noop_with_empty_axes)
 
 
 @kernel("ReduceMin", since=(18, 20), host=("axes",))
@@ -68,12 +64,11 @@ def reduce_min(
     *,
     keepdims: int = 1,
     noop_with_empty_axes: int = 0,
-    out: Tensor | None = None,
 ) -> Tensor:
     """Least element over ``axes``."""
     if axes and x.dtype.is_floating_point and x.numel():
-        return torch.amin(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.minimum, x, axes, keepdims, noop_with_empty_axes), out)
+        return torch.amin(x, axes, keepdims != 0)
+    return reduce_over(reduction.minimum, x, axes, keepdims, noop_with_empty_axes)
 
 
 @kernel("ReduceProd", since=(18,), host=("axes",))

@@ -10,50 +10,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.widen import deliver
 from torch_ort_session.ops.kernel import kernel
 from torch_ort_session.ops.onnx import reduction
 from torch_ort_session.ops.onnx.reduction import reduce_over
 
 
 @kernel("ReduceSum", since=(1, 11))
-def reduce_sum_by_attribute(
-    x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1, out: Tensor | None = None
-) -> Tensor:
+def reduce_sum_by_attribute(x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1) -> Tensor:
     """Sum over ``axes``."""
     if axes and x.dtype.is_floating_point:
-        return torch.sum(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.total, x, axes, keepdims), out)
+        return torch.sum(x, axes, keepdims != 0)
+    return reduce_over(reduction.total, x, axes, keepdims)
 
 
 @kernel("ReduceMean", since=(1, 11, 13))
-def reduce_mean_by_attribute(
-    x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1, out: Tensor | None = None
-) -> Tensor:
+def reduce_mean_by_attribute(x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1) -> Tensor:
     """Mean over ``axes``."""
     if axes and x.dtype.is_floating_point:
-        return torch.mean(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.mean, x, axes, keepdims), out)
+        return torch.mean(x, axes, keepdims != 0)
+    return reduce_over(reduction.mean, x, axes, keepdims)
 
 
 @kernel("ReduceMax", since=(1, 11, 12, 13))
-def reduce_max_by_attribute(
-    x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1, out: Tensor | None = None
-) -> Tensor:
+def reduce_max_by_attribute(x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1) -> Tensor:
     """Greatest element over ``axes``."""
     if axes and x.dtype.is_floating_point and x.numel():
-        return torch.amax(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.maximum, x, axes, keepdims), out)
+        return torch.amax(x, axes, keepdims != 0)
+    return reduce_over(reduction.maximum, x, axes, keepdims)
 
 
 @kernel("ReduceMin", since=(1, 11, 12, 13))
-def reduce_min_by_attribute(
-    x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1, out: Tensor | None = None
-) -> Tensor:
+def reduce_min_by_attribute(x: Tensor, *, axes: list[int] | None = None, keepdims: int = 1) -> Tensor:
     """Least element over ``axes``."""
     if axes and x.dtype.is_floating_point and x.numel():
-        return torch.amin(x, axes, keepdims != 0, out=out)
-    return deliver(reduce_over(reduction.minimum, x, axes, keepdims), out)
+        return torch.amin(x, axes, keepdims != 0)
+    return reduce_over(reduction.minimum, x, axes, keepdims)
 
 
 @kernel("ReduceProd", since=(1, 11, 13))

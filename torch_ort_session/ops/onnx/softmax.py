@@ -11,23 +11,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.widen import HALF, deliver
+from torch_ort_session.ops.common.widen import HALF
 from torch_ort_session.ops.kernel import kernel
 
 
 @kernel("Softmax", since=(13,))
-def softmax(x: Tensor, *, axis: int = -1, out: Tensor | None = None) -> Tensor:
+def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """Softmax over one dim; the result has the shape and dtype of ``x``."""
-    return torch.softmax(x, axis, out=out)
+    return torch.softmax(x, axis)
 
 
 @kernel("LogSoftmax", since=(13,))
-def log_softmax(x: Tensor, *, axis: int = -1, out: Tensor | None = None) -> Tensor:
+def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """Logarithm of softmax over one dim; the result has the shape and dtype of ``x``."""
     if x.dtype in HALF:
         # torch's own kernel for halves is off by up to 3 units in the last place.
-        return deliver(torch.log_softmax(x, axis, dtype=torch.float32).to(x.dtype), out)
-    return torch.log_softmax(x, axis, out=out)
+        return torch.log_softmax(x, axis, dtype=torch.float32).to(x.dtype)
+    return torch.log_softmax(x, axis)
 
 
 @kernel("Hardmax", since=(13,))
@@ -42,19 +42,19 @@ def hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 @kernel("Softmax", since=(1, 11))
-def softmax_of_matrix(x: Tensor, *, axis: int = 1, out: Tensor | None = None) -> Tensor:
+def softmax_of_matrix(x: Tensor, *, axis: int = 1) -> Tensor:
     """Softmax over all dims from ``axis`` on; the result has the shape and dtype of ``x``."""
     if axis == x.ndim - 1 or axis == -1:
-        return torch.softmax(x, -1, out=out)
-    return deliver(_as_matrix(softmax, x, axis), out)
+        return torch.softmax(x, -1)
+    return _as_matrix(softmax, x, axis)
 
 
 @kernel("LogSoftmax", since=(1, 11))
-def log_softmax_of_matrix(x: Tensor, *, axis: int = 1, out: Tensor | None = None) -> Tensor:
+def log_softmax_of_matrix(x: Tensor, *, axis: int = 1) -> Tensor:
     """Logarithm of softmax over all dims from ``axis`` on; shape and dtype of ``x``."""
     if axis == x.ndim - 1 or axis == -1:
-        return log_softmax(x, out=out)
-    return deliver(_as_matrix(log_softmax, x, axis), out)
+        return log_softmax(x)
+    return _as_matrix(log_softmax, x, axis)
 
 
 @kernel("Hardmax", since=(1, 11))

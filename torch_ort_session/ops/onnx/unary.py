@@ -8,149 +8,149 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torch_ort_session.ops.common.widen import FLOAT8, UNSIGNED, deliver
+from torch_ort_session.ops.common.widen import FLOAT8, UNSIGNED
 from torch_ort_session.ops.kernel import kernel
 
 
 @kernel("Abs", since=(1, 6, 13))
-def abs_(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def abs_(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """Absolute value of every number type; the smallest signed integer stays as it is."""
     if x.dtype in UNSIGNED:
-        return deliver(x.clone(), out)
-    return torch.abs(x, out=out)
+        return x.clone()
+    return torch.abs(x)
 
 
 @kernel("Neg", since=(1, 6, 13))
-def neg(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def neg(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """``-x`` of floats and signed integers."""
-    return torch.neg(x, out=out)
+    return torch.neg(x)
 
 
 @kernel("Ceil", since=(1, 6, 13))
-def ceil(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def ceil(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """The next integer upwards, as a float."""
-    return torch.ceil(x, out=out)
+    return torch.ceil(x)
 
 
 @kernel("Floor", since=(1, 6, 13))
-def floor(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def floor(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """The next integer downwards, as a float."""
-    return torch.floor(x, out=out)
+    return torch.floor(x)
 
 
 @kernel("Round", since=(11, 22))
-def round_(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def round_(x: Tensor) -> Tensor:
     """The nearest integer, halves to the even one, as a float."""
-    return torch.round(x, out=out)
+    return torch.round(x)
 
 
 @kernel("Sqrt", since=(1, 6, 13))
-def sqrt(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def sqrt(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """Square root of floats; NaN for negative numbers."""
-    return torch.sqrt(x, out=out)
+    return torch.sqrt(x)
 
 
 @kernel("Exp", since=(1, 6, 13))
-def exp(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def exp(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """``e ** x`` of floats."""
-    return torch.exp(x, out=out)
+    return torch.exp(x)
 
 
 @kernel("Log", since=(1, 6, 13))
-def log(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def log(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """Natural logarithm of floats."""
-    return torch.log(x, out=out)
+    return torch.log(x)
 
 
 @kernel("Reciprocal", since=(1, 6, 13))
-def reciprocal(x: Tensor, *, consumed_inputs: list[int] | None = None, out: Tensor | None = None) -> Tensor:
+def reciprocal(x: Tensor, *, consumed_inputs: list[int] | None = None) -> Tensor:
     """``1 / x`` of floats."""
-    return torch.reciprocal(x, out=out)
+    return torch.reciprocal(x)
 
 
 @kernel("Sin", since=(7, 22))
-def sin(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sin(x: Tensor) -> Tensor:
     """Sine of floats."""
-    return torch.sin(x, out=out)
+    return torch.sin(x)
 
 
 @kernel("Cos", since=(7, 22))
-def cos(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def cos(x: Tensor) -> Tensor:
     """Cosine of floats."""
-    return torch.cos(x, out=out)
+    return torch.cos(x)
 
 
 @kernel("Tan", since=(7, 22))
-def tan(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def tan(x: Tensor) -> Tensor:
     """Tangent of floats."""
-    return torch.tan(x, out=out)
+    return torch.tan(x)
 
 
 @kernel("Asin", since=(7, 22))
-def asin(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def asin(x: Tensor) -> Tensor:
     """Inverse sine of floats; NaN outside of [-1, 1]."""
-    return torch.asin(x, out=out)
+    return torch.asin(x)
 
 
 @kernel("Acos", since=(7, 22))
-def acos(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def acos(x: Tensor) -> Tensor:
     """Inverse cosine of floats; NaN outside of [-1, 1]."""
-    return torch.acos(x, out=out)
+    return torch.acos(x)
 
 
 @kernel("Atan", since=(7, 22))
-def atan(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def atan(x: Tensor) -> Tensor:
     """Inverse tangent of floats."""
-    return torch.atan(x, out=out)
+    return torch.atan(x)
 
 
 @kernel("Sinh", since=(9, 22))
-def sinh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sinh(x: Tensor) -> Tensor:
     """Hyperbolic sine of floats."""
-    return torch.sinh(x, out=out)
+    return torch.sinh(x)
 
 
 @kernel("Cosh", since=(9, 22))
-def cosh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def cosh(x: Tensor) -> Tensor:
     """Hyperbolic cosine of floats."""
-    return torch.cosh(x, out=out)
+    return torch.cosh(x)
 
 
 @kernel("Asinh", since=(9, 22))
-def asinh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def asinh(x: Tensor) -> Tensor:
     """Inverse hyperbolic sine of floats."""
-    return torch.asinh(x, out=out)
+    return torch.asinh(x)
 
 
 @kernel("Acosh", since=(9, 22))
-def acosh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def acosh(x: Tensor) -> Tensor:
     """Inverse hyperbolic cosine of floats; NaN below 1."""
-    return torch.acosh(x, out=out)
+    return torch.acosh(x)
 
 
 @kernel("Atanh", since=(9, 22))
-def atanh(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def atanh(x: Tensor) -> Tensor:
     """Inverse hyperbolic tangent of floats; NaN outside of [-1, 1]."""
-    return torch.atanh(x, out=out)
+    return torch.atanh(x)
 
 
 @kernel("Erf", since=(9, 13))
-def erf(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def erf(x: Tensor) -> Tensor:
     """The error function; of integers (revision 9) it is computed in float32 and rounded towards zero."""
     if x.dtype.is_floating_point:
-        return torch.erf(x, out=out)
-    return deliver(torch.erf(x.to(torch.float32)).to(x.dtype), out)
+        return torch.erf(x)
+    return torch.erf(x.to(torch.float32)).to(x.dtype)
 
 
 @kernel("Sign", since=(9, 13))
-def sign(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1 in the dtype of ``x``; NaN stays NaN."""
     if x.dtype in UNSIGNED:
-        return deliver(torch.ne(x, 0).to(x.dtype), out)
+        return torch.ne(x, 0).to(x.dtype)
     if x.dtype.is_floating_point:
         # torch.sign makes 0 of NaN; adding the product with 0 would spoil infinities.
-        return deliver(torch.where(torch.isnan(x), x, torch.sign(x)), out)
-    return torch.sign(x, out=out)
+        return torch.where(torch.isnan(x), x, torch.sign(x))
+    return torch.sign(x)
 
 
 @kernel("IsNaN", since=(9, 13, 20))

@@ -143,15 +143,15 @@ def lp_pool_1(
 
 
 @kernel("GlobalAveragePool", since=(1, 22))
-def global_average_pool(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def global_average_pool(x: Tensor) -> Tensor:
     """Mean over all spatial axes of ``x`` [N, C, D1..Dn], which are kept with size 1.
 
     Source: https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html
     """
     dims = tuple(range(2, x.dim()))
     if not dims:
-        return x.clone() if out is None else out.copy_(x)
-    return torch.mean(x, dims, keepdim=True, out=out)
+        return x.clone()
+    return torch.mean(x, dims, keepdim=True)
 
 
 @kernel("GlobalLpPool", since=(1, 2, 22))

@@ -88,15 +88,15 @@ def max_pool(
 
 
 @kernel("GlobalMaxPool", since=(1, 22))
-def global_max_pool(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def global_max_pool(x: Tensor) -> Tensor:
     """Maximum over all spatial axes of ``x`` [N, C, D1..Dn], which are kept with size 1.
 
     Source: https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html
     """
     dims = tuple(range(2, x.dim()))
     if not dims:
-        return x.clone() if out is None else out.copy_(x)
-    return torch.amax(x, dims, keepdim=True, out=out)
+        return x.clone()
+    return torch.amax(x, dims, keepdim=True)
 
 
 @kernel("MaxUnpool", since=(9, 11, 22), host=("output_shape",), checks=True, native=("check_range",))
