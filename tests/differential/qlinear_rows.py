@@ -119,7 +119,7 @@ def lstm(rng: Generator) -> OpCase:
     length, batch, width, hidden = (int(n) for n in rng.integers(1, [6, 4, 9, 6]))
     direction = one_of(rng, "forward", "reverse", "bidirectional")
     ways = 2 if direction == "bidirectional" else 1
-    weight: dict[str, Any] = {"dtype": "int8", "low": -127, "high": 127}
+    weight: dict[str, Any] = {"dtype": "int8", "low": -64, "high": 64}
     per = (ways, 4 * hidden) if chance(rng) else (ways,)
     scales = [const(rng.uniform(0.005, 0.02, per), "float32"), const(np.zeros(per), "int8")]
     inputs: list[Any] = [t(length, batch, width), t(ways, width, 4 * hidden, **weight)]

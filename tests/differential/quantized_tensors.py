@@ -13,7 +13,8 @@ BYTES = ("uint8", "int8")
 
 
 def data(kind: str, *shape: int) -> Any:
-    low, high = (0, 256) if kind == "uint8" else (-128, 128)
+    # Larger ones overflow in the pairs of products that onnxruntime adds in 16 bits on a CPU without VNNI.
+    low, high = (0, 256) if kind == "uint8" else (-64, 64)
     return t(*shape, low=low, high=high, dtype=kind)
 
 
