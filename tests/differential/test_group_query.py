@@ -11,8 +11,10 @@ from opcase import OpCase, assert_matches, const, t
 import torch_ort_session as tos
 from differential.tallied import Compared
 
-CASES, FEW = 100, 40
-"""How many are drawn, and how many of them where not all are asked for."""
+CASES = range(100)
+"""Seeds of what is drawn."""
+FEW = (*range(36), 38, 56, 82)
+"""Those where not all are asked for: the last ones are the first of their kinds."""
 
 
 def chance(rng: np.random.Generator, share: float = 0.5) -> bool:
@@ -97,8 +99,8 @@ def assert_counting_rows_match(
 
 
 def test_nodes_agree(compared: Compared, all_drawn: bool) -> None:
-    replays, kinds, count = 0, set(), CASES if all_drawn else FEW
-    for seed in range(count):
+    replays, kinds, seeds = 0, set(), CASES if all_drawn else FEW
+    for seed in seeds:
         case = group_query(np.random.default_rng(seed))
         model = case.model("float32", 1)
         session, ask = tos.load(copy.deepcopy(model)), case.ask("float32", 1)
@@ -116,4 +118,4 @@ def test_nodes_agree(compared: Compared, all_drawn: bool) -> None:
         compared.note(model)
         replays += session.stats()["replays"]
     assert len(kinds) == 12, "windows or not, three widths, padded chunks or not"
-    assert replays >= count // 2
+    assert replays >= len(seeds) // 2
