@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import archrules
+import hookrules
 import kernelscan
 import pytest
 import roomrules
 from archrules import PACKAGE, Finding, Rule, Source
+from hookrules import HookRule
 from roomrules import Tree, TreeRule
 
 SOURCES = archrules.python_sources()
@@ -30,6 +32,12 @@ def test_package_keeps(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", roomrules.TREE_RULES, ids=lambda rule: rule.__name__)
 def test_tree_keeps(rule: TreeRule) -> None:
     findings = list(rule(TREE))
+    assert not findings, "\n" + listed(findings)
+
+
+@pytest.mark.parametrize("rule", hookrules.HOOK_RULES, ids=lambda rule: rule.__name__)
+def test_names_and_hooks_keep(rule: HookRule) -> None:
+    findings = list(rule(SOURCES))
     assert not findings, "\n" + listed(findings)
 
 
@@ -389,6 +397,31 @@ NEAR_MISSES: list[tuple[TreeRule, dict[str, str]]] = [
 @pytest.mark.parametrize(("rule", "files"), NEAR_MISSES, ids=lambda v: getattr(v, "__name__", None))
 def test_tree_rule_allows(rule: TreeRule, files: dict[str, str]) -> None:
     assert not listed(list(rule(tree(files))))
+
+
+NAMES_AND_HOOKS: list[tuple[HookRule, dict[str, str], dict[str, str]]] = [
+    (
+        hookrules.public_names_mean_one_thing,
+        {"plan/a.py": "class Call: ...", "runtime/values/a.py": "Call = int"},
+        {
+            "plan/a.py": "class Call: ...",
+            "runtime/values/a.py": f"from {PACKAGE}.plan.a import Call\n_Call = int",
+        },
+    ),
+    (
+        hookrules.hooks_have_callers,
+        {"plan/a.py": "def f(x, mode=0): ...\nf(1)"},
+        {"plan/a.py": "def f(x, mode=0): ...\nf(1, mode=2)"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "breach", "near"), NAMES_AND_HOOKS, ids=lambda v: getattr(v, "__name__", None)
+)
+def test_name_and_hook_rules(rule: HookRule, breach: dict[str, str], near: dict[str, str]) -> None:
+    assert len(list(rule(tree(breach).sources))) == 1
+    assert not listed(list(rule(tree(near).sources)))
 
 
 def test_an_exception_that_nothing_needs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -309,4 +309,6 @@ def _unneeded(sources: tuple[Source, ...], exceptions: dict[str, str], needed: s
             yield Finding(PACKAGE, 1, f"the exception {name!r} is not needed any more")
 
 
-HOOK_RULES = (hooks_have_callers, public_names_mean_one_thing)
+HookRule = Callable[[Iterable[Source]], Iterator[Finding]]
+
+HOOK_RULES: tuple[HookRule, ...] = (hooks_have_callers, public_names_mean_one_thing)
