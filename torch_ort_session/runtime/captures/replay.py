@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -58,7 +58,7 @@ def replay(
         Exception: A recording failed; the capture must be retired.
     """
     if captured.whole is not None and captured.results is not None:
-        replay_whole(captured.whole, [(static, fed[name]) for name, static in captured.copied])
+        replay_whole(captured.whole, captured.copied, fed)
         if delivery is not None:
             return list(captured.results), ()
         return captured.donation(captured.results, clones), ()
@@ -105,14 +105,16 @@ def replay_regions(
 
 def replay_whole(
     recording: Recording,
-    writes: Sequence[tuple[torch.Tensor, Value]] = (),
+    statics: Iterable[tuple[Any, torch.Tensor]] = (),
+    fed: Any = None,
     word: torch.Tensor | None = None,
 ) -> bool:
     """Feeds in, and the one recording that is all of a run; its results are where it made them.
 
     Args:
         recording: All of the run.
-        writes: Static inputs with what goes there.
+        statics: Names of feeds, or their places, with the static inputs that they go to.
+        fed: Feeds by name, or in order.
         word: A validation word: see :meth:`~torch_ort_session.runtime.recorders.api.Recording.replay`.
 
     Returns:
@@ -121,8 +123,8 @@ def replay_whole(
     Raises:
         Exception: The recording failed; the capture must be retired.
     """
-    for static, value in writes:
-        static.copy_(value)  # type: ignore[arg-type]
+    for name, static in statics:
+        static.copy_(fed[name])
     return recording.replay(word)
 
 

@@ -474,18 +474,18 @@ class BodyCall:
         if not filled:
             self._switch(ready)
         same = self.same
-        writes: list[tuple[torch.Tensor, Value]] = []
+        statics: list[tuple[int, torch.Tensor]] = []
         # A recording is short: a call for these would show.
         pairs = zip(ready.places, self.facts.steady, values, strict=False)
         for number, (place, may_stay, value) in enumerate(pairs):
             if place is None or (may_stay and same.get(number) is value):
                 continue
-            writes.append((place, value))
+            statics.append((number, place))
             if may_stay:
                 # What a replay lends is another one each time, under the same name.
                 same[number] = None if self._is_lent(value) else value
         try:
-            replay_whole(ready.recording, writes)
+            replay_whole(ready.recording, statics, values)
         except Exception as error:
             return self._replay(entry, ready, (*inputs, *self.outer), error)
         entry.runs += 1

@@ -33,12 +33,12 @@ class StaticWrite(NamedTuple):
     """Where a feed goes that something reads.
 
     Attributes:
-        feed: The place of the feed.
+        name: Of the feed.
         static: The static input.
         array: The same memory as an array; None where numpy has no such dtype.
     """
 
-    feed: int
+    name: str
     static: torch.Tensor
     array: np.ndarray[Any, Any] | None
 
@@ -131,8 +131,8 @@ def _fast_feeds(captured: CapturedGraph, fed: Mapping[str, Value]) -> FastFeeds 
         return None
     guard = guard_of(tensors, dict(captured.plan.keys))
     writes = tuple(
-        StaticWrite(place, static, None if row.array is None else static.numpy())
-        for place, row in enumerate(guard.rows)
+        StaticWrite(row.name, static, None if row.array is None else static.numpy())
+        for row in guard.rows
         if row is not None and (static := statics.get(row.name)) is not None
     )
     return FastFeeds(guard, writes, torch.get_num_threads(), native_form(guard, tensors, statics))
@@ -196,12 +196,12 @@ def try_replay(
         return None
     feeds = fast.feeds
     native = feeds.native
-    writes: Sequence[tuple[torch.Tensor, Value]] = ()
+    rest: Sequence[tuple[str, torch.Tensor]] = ()
     if native is None or forward_ad._current_level >= 0 or not native.take(feed):
         taken = _take(feeds, feed)
         if taken is None:
             return None
-        writes = taken
+        rest = taken
     word = fast.validation
     if word is not None:
         if word.ticket is not None:
@@ -210,7 +210,7 @@ def try_replay(
             # Nothing of the recording would write to it.
             word = None
     try:
-        flagged = replay_whole(fast.recording, writes, None if word is None else word.word)
+        flagged = replay_whole(fast.recording, rest, feed, None if word is None else word.word)
     except Exception as error:
         return error
     fast.entry.runs += 1
@@ -224,22 +224,22 @@ def try_replay(
     return fast.give(list(fast.results))
 
 
-def _take(feeds: FastFeeds, feed: Mapping[str, Any]) -> list[tuple[torch.Tensor, Value]] | None:
-    """Static inputs with the tensors that go there; arrays are there already. None for other feeds."""
+def _take(feeds: FastFeeds, feed: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]] | None:
+    """Static inputs that are still to be written, with their names: arrays are. None for other feeds."""
     if torch.get_num_threads() != feeds.threads or torch.is_inference_mode_enabled() or stepwise():
         return None
     admitted = feeds.guard.admit(feed)
     if admitted is None:
         return None
-    writes: list[tuple[torch.Tensor, Value]] = []
-    for place, static, array in feeds.writes:
-        value = admitted[place]
+    rest: list[tuple[str, torch.Tensor]] = []
+    for name, static, array in feeds.writes:
+        value = admitted[name]
         if type(value) is _Tensor:
-            writes.append((static, value))
+            rest.append((name, static))
         else:
             assert array is not None
             np.copyto(array, value)
-    return writes
+    return rest
 
 
 def _checks(captured: CapturedGraph) -> bool:

@@ -407,7 +407,6 @@ class FeedConverter:
         on_host: Container[str] = (),
     ) -> None:
         self._infos = tuple(infos)
-        self._names = tuple([info.name for info in self._infos])
         self._defaults = defaults
         self._device = device
         self._on_host = on_host
@@ -443,13 +442,12 @@ class FeedConverter:
         admitted = guard.admit(feed)
         if admitted is None:
             return None
-        fed: dict[str, Value] = {}
-        shapes: list[torch.Size] = []
-        for name, value in zip(self._names, admitted, strict=True):
-            tensor = value if type(value) is torch.Tensor else from_numpy(name, value)
-            fed[name] = tensor
-            shapes.append(tensor.shape)
-        return fed if tuple(shapes) in self._accepted else None
+        if tuple([value.shape for value in admitted.values()]) not in self._accepted:
+            return None
+        for name, value in admitted.items():
+            if type(value) is not torch.Tensor:
+                admitted[name] = from_numpy(name, value)
+        return admitted
 
     def _compiled(self) -> FeedGuard | None:
         """The guard of feeds with any dims; None where an input is no tensor."""

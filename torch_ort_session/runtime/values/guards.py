@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ class FeedRow(NamedTuple):
         shape: The place of its pattern among the guard's.
         number: What it holds, where it is a key feed; else None.
         array: The dtype of numpy arrays over the same elements; None where numpy has none, or off the host.
+        conjugates: Whether its elements may be conjugated as they are read.
     """
 
     name: str
@@ -54,6 +56,7 @@ class FeedRow(NamedTuple):
     shape: int
     number: int | bool | None
     array: np.dtype[Any] | None
+    conjugates: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +78,7 @@ class FeedGuard:
     slopes: tuple[tuple[int, ...], ...]
     gradients: bool = False
 
-    def admit(self, feed: Mapping[str, object]) -> list[Any] | None:
+    def admit(self, feed: Mapping[str, object]) -> dict[str, Any] | None:
         """The feeds in the order of the rows, as they came; None where one is another, or may be.
 
         Args:
@@ -84,23 +87,37 @@ class FeedGuard:
         rows, bases, gradients = self.rows, self.bases, self.gradients
         if len(feed) != len(rows):
             return None
-        admitted: list[Any] = []
-        for row in rows:
-            if row is None:
-                return None
-            name, dtype, device, shape, number, array = row
-            value = feed.get(name)
-            if type(value) is _Array:
-                if array is None or value.dtype != array:
+        admitted: dict[str, Any] = {}
+        try:
+            for row in rows:
+                if row is None:
                     return None
-            elif not is_plain(value, dtype, device) or not (gradients or _is_data(value)):
-                return None
-            dims = bases[shape]
-            if dims is not None and value.shape != dims:  # type: ignore[attr-defined]
-                return None
-            if number is not None and value.item() != number:  # type: ignore[attr-defined]
-                return None
-            admitted.append(value)
+                name, dtype, device, shape, number, array, conjugates = row
+                value: Any = feed.get(name)
+                # This runs where little of Python is in the processor's caches: a call a feed would show.
+                if type(value) is _Tensor:
+                    if (
+                        value.dtype is not dtype
+                        or value.device != device
+                        or value.layout is not _STRIDED
+                        or value.is_nested
+                        or value.is_neg()
+                        or (conjugates and value.is_conj())
+                        or (value.data_ptr() < FEW and (value._is_zerotensor() or emptied(value)))
+                        or not (gradients or not (value.requires_grad or value.is_inference()))
+                    ):
+                        return None
+                elif type(value) is not _Array or array is None or value.dtype != array:
+                    return None
+                dims = bases[shape]
+                if dims is not None and value.shape != dims:
+                    return None
+                if number is not None and value.item() != number:
+                    return None
+                admitted[name] = value
+        except RuntimeError:
+            # A function transform has wrapped a tensor, which has no pointer then.
+            return None
         return admitted
 
     def fits(self, values: Iterable[Value], by: int = 0) -> bool:
@@ -115,7 +132,7 @@ class FeedGuard:
         for row, value in zip(self.rows, values, strict=False):
             if row is None:
                 continue
-            _, dtype, device, shape, number, _ = row
+            _, dtype, device, shape, number, _, _ = row
             if (
                 not isinstance(value, _Tensor)
                 or value.dtype is not dtype
@@ -138,22 +155,14 @@ class FeedGuard:
 
 def is_plain(value: object, dtype: torch.dtype | None, device: torch.device) -> bool:
     """Whether a value needs no conversion: a dense tensor, no subclass, with its elements in its memory."""
-    if type(value) is not _Tensor or value.dtype is not dtype or value.device != device:
+    if type(value) is not _Tensor or dtype is None:
         return False
-    if value.layout is not _STRIDED or value.is_nested or value.is_neg():
-        return False
-    if dtype.is_complex and value.is_conj():
-        return False
-    try:
-        return value.data_ptr() >= FEW or not (value._is_zerotensor() or emptied(value))
-    except RuntimeError:
-        # A function transform has wrapped it, and there is no pointer.
-        return False
+    return _any_dims(dtype, device).admit({"": value}) is not None
 
 
-def _is_data(value: Any) -> bool:
-    """Whether a tensor is data like any other: autograd is not to know of it, and may."""
-    return not (value.requires_grad or value.is_inference())
+@functools.cache
+def _any_dims(dtype: torch.dtype, device: torch.device) -> FeedGuard:
+    return feed_guard([feed_row("", dtype, device, 0)], (None,), gradients=True)
 
 
 def guard_of(
@@ -198,4 +207,5 @@ def feed_row(
     name: str, dtype: torch.dtype, device: torch.device, shape: int, number: int | bool | None = None
 ) -> FeedRow:
     """The row of a feed; see :class:`FeedRow`."""
-    return FeedRow(name, dtype, device, shape, number, _ARRAYS.get(dtype) if device.type == "cpu" else None)
+    array = _ARRAYS.get(dtype) if device.type == "cpu" else None
+    return FeedRow(name, dtype, device, shape, number, array, dtype.is_complex)
