@@ -121,7 +121,7 @@ def measure(name: str, path: Any, feed: dict[str, Any]) -> Row:
     return {
         "name": name,
         "captured": True,
-        "segments": sum(stage.recording is not None for stage in captured.stages),
+        "segments": sum(stage.recording is not None for stage in captured.regions),
         "naive": written,
         "eager": peak,
         "live": live,

@@ -86,7 +86,7 @@ def regions(session: tos.Session) -> list[str]:
     assert captured is not None, states(session)
     return [
         f"{len(stage.calls)} recorded" if stage.recording is not None else stage.calls[0].step.node.op
-        for stage in captured.stages
+        for stage in captured.regions
     ]
 
 

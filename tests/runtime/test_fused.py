@@ -63,7 +63,7 @@ def ops(session: tos.Session) -> list[str]:
     """The operators of what is recorded and what runs as a seam, in order."""
     captured = entries(session)[-1].captured
     assert captured is not None
-    return [call.step.node.op for stage in captured.stages for call in stage.calls]
+    return [call.step.node.op for stage in captured.regions for call in stage.calls]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 17), (3, 5), (33, 1024)])
@@ -178,7 +178,7 @@ def test_bodies_of_a_loop_are_fused_as_well() -> None:
     bodies = [
         entry.captured for entry in session._engine.state.bodies.entries() if entry.captured is not None
     ]
-    told = [call.step.node.op for held in bodies for stage in held.stages for call in stage.calls]
+    told = [call.step.node.op for held in bodies for stage in held.regions for call in stage.calls]
     assert "Fused(Mul, Add)" in told and "Fused(Sqrt, Neg, Abs)" in told
 
 
@@ -229,7 +229,7 @@ def test_a_fused_step_that_cannot_be_recorded_falls_apart(error: Callable[[], Ba
     injected(session, once(3, error))
     check(session, eager, feeds(x=(3, 4), w=(4,)))
     assert ops(session) == ["Fused(Mul, Neg)", "Softmax", "Add", "Abs"]
-    assert all(stage.region.is_segment for stage in entries(session)[-1].captured.stages)  # type: ignore[union-attr]
+    assert all(stage.region.is_segment for stage in entries(session)[-1].captured.regions)  # type: ignore[union-attr]
     assert counted(session, "captures", "declines", "quarantined operators") == (1, 0, 1)
     assert session.backend_report().quarantined == ("torch_ort_session::Fused(Add, Abs)",)
 

@@ -87,13 +87,13 @@ def test_m14_a_decode_of_1000_tokens_is_that_of_onnxruntime() -> None:
 def test_m14_what_does_not_grow_is_recorded_once_and_what_grows_says_so(proto: Any) -> None:
     session, eager = both(proto)
     run(session, eager, first_feed(SIZE, past=5), 12)
-    stages = captured(session).stages
-    segments = [stage for stage in stages if stage.region.is_segment]
+    regions = captured(session).regions
+    segments = [stage for stage in regions if stage.region.is_segment]
     # One before the first layer's attention, and one behind each layer's.
     assert len(segments) == 3
     recorded = " ".join(call.step.kernel.op for stage in segments for call in stage.calls)
     assert all(op in recorded for op in ("MatMul", "ReduceMean", "Sigmoid", "Gather"))
-    seams = [stage for stage in stages if not stage.region.is_segment]
+    seams = [stage for stage in regions if not stage.region.is_segment]
     assert {stage.region.reason for stage in seams} <= {Reason.GROWTH, Reason.SHORT}
     messages = {stage.region.message for stage in seams if stage.region.reason is Reason.GROWTH}
     assert "'past.1.key' grows from run to run" in messages
@@ -108,7 +108,7 @@ def test_m14_results_that_grow_are_given_without_a_copy(proto: Any) -> None:
     made: set[int] = set()
     weave = kept(session).tape
     assert weave is not None
-    for stage in weave.stages:
+    for stage in weave.regions:
         for call in stage.calls if stage.recording is None else ():
             _note(call, weave.steps.outputs[1:], made)
     got = session.run(None, feed)
@@ -234,13 +234,13 @@ def test_m14_a_dim_wrongly_taken_to_stay_is_told_and_recorded_no_more() -> None:
     check(limited(range(12, 20)))
     wrong = captured(session)
     assert any(
-        call.step.kernel.op == "Mul" for stage in wrong.stages if stage.recording for call in stage.calls
+        call.step.kernel.op == "Mul" for stage in wrong.regions if stage.recording for call in stage.calls
     )
     check(limited(range(2, 20)))
     assert growth(session)["rebuilt"] > 0
     assert not any(
         call.step.kernel.op == "Mul"
-        for stage in captured(session).stages
+        for stage in captured(session).regions
         if stage.recording
         for call in stage.calls
     )
@@ -259,7 +259,7 @@ def test_m14_a_recording_that_fails_is_retired_and_costs_no_result(
 ) -> None:
     session, eager = both(proto)
     feed = run(session, eager, first_feed(SIZE, past=5), 12)
-    stage = next(stage for stage in captured(session).stages if stage.recording is not None)
+    stage = next(stage for stage in captured(session).regions if stage.recording is not None)
 
     def fail(_: object) -> None:
         raise FAILURES[reason]()

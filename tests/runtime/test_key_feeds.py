@@ -29,7 +29,7 @@ def test_an_if_on_a_key_feed_folds_away() -> None:
     for step in range(12):
         agree(session, eager, at(torch.tensor(16000 if step % 3 else 8000)))
     captured = [entry.captured for entry in session._engine.state.dispatcher.entries.values()]
-    assert [len(one.stages) for one in captured if one is not None] == [1, 1]
+    assert [len(one.regions) for one in captured if one is not None] == [1, 1]
     assert regions(session) in (["4 recorded"], ["4 recorded", "Identity"], ["5 recorded"])
 
 
@@ -102,7 +102,7 @@ def test_bool_keys(shape: tuple[int, ...]) -> None:
         agree(session, eager, {"x": torch.randn(3), "c": torch.full(shape, step % 4 < 2)})
     assert states(session) == ["captured", "captured"]
     assert all(
-        len(e.captured.stages) == 1 for e in session._engine.state.dispatcher.entries.values() if e.captured
+        len(e.captured.regions) == 1 for e in session._engine.state.dispatcher.entries.values() if e.captured
     )
 
 

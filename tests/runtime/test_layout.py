@@ -37,7 +37,7 @@ FED_TO_SEAMS = (
 def block_of(session: Any) -> torch.Tensor:
     captured = entries(session)[-1].captured
     (block, *others) = {
-        id(s.recording._block): s.recording._block for s in captured.stages if s.recording
+        id(s.recording._block): s.recording._block for s in captured.regions if s.recording
     }.values()
     assert not others
     return block
@@ -54,7 +54,7 @@ def test_m16_static_inputs_crossing_values_and_landings_lie_in_one_block() -> No
     for turn in range(5):
         agree(session, eager, {"x": torch.rand(300) + turn})
     captured = entries(session)[-1].captured
-    assert [s.recording is None for s in captured.stages].count(True) >= 1
+    assert [s.recording is None for s in captured.regions].count(True) >= 1
     block = block_of(session)
     names = captured.planned.program.steps.names
     held = {

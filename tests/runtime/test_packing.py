@@ -49,7 +49,7 @@ def convolved(session: tos.Session) -> bool:
     """Whether the convolution itself is recorded, whose result has no slot."""
     (entry,) = (entry for _, entry in session._engine.state.dispatcher.everything())
     assert entry.captured is not None
-    (stage,) = entry.captured.stages
+    (stage,) = entry.captured.regions
     assert isinstance(stage.recording, TapeRecording)
     tape = stage.recording._tape
     names = {tape.name(place) for place in range(len(tape))}

@@ -152,7 +152,7 @@ def test_m8_captures_made_before_stay() -> None:
     for _ in range(3):
         agree(session, eager, feed(3))
         agree(session, eager, feed(4))
-    assert [len(entry.captured.stages) for entry in entries(session) if entry.captured] == [1, 3]
+    assert [len(entry.captured.regions) for entry in entries(session) if entry.captured] == [1, 3]
 
 
 def test_m8_random_state_is_restored_before_a_retry() -> None:

@@ -76,10 +76,10 @@ def growth() -> list[Decline]:
         feed = decoder.next_feed(feed, dict(zip([port.name for port in session.outputs], got, strict=True)))
     (kept,) = session._engine.state.growth._entries.values()
     assert kept.entry is not None and kept.entry.captured is not None
-    stages = kept.entry.captured.stages
+    regions = kept.entry.captured.regions
     return [
         Decline(stage.calls[0].step.node.name, stage.calls[0].step.node.op, "", region.reason, region.message)
-        for stage in stages
+        for stage in regions
         if (region := stage.region).reason is not None
     ]
 

@@ -257,7 +257,7 @@ def test_a_recording_that_fails_is_retired_and_the_run_is_made_eagerly(
     def fail() -> None:
         raise error
 
-    recording = next(stage.recording for stage in captured.stages if stage.recording is not None)
+    recording = next(stage.recording for stage in captured.regions if stage.recording is not None)
     monkeypatch.setattr(type(recording), "replay", lambda *_: fail())
     given = {"x": torch.randn(3)}
     results = []

@@ -56,7 +56,7 @@ def strips(session: tos.Session) -> list[int]:
     """For each seam that is made of one strip at least, the calls that are left of it."""
     return [
         len(stage.calls)
-        for stage in weave(session).stages
+        for stage in weave(session).regions
         if stage.recording is None and any(_is_strip(call) for call in stage.calls)
     ]
 
@@ -122,7 +122,7 @@ def test_m14_other_steps_run_by_themselves(name: str) -> None:
     nodes, op = APARTS[name]
     session, eager = both(nodes)
     agree(session, eager, range(3, 40))
-    left = [call for stage in weave(session).stages if stage.recording is None for call in stage.calls]
+    left = [call for stage in weave(session).regions if stage.recording is None for call in stage.calls]
     assert op in {call.step.kernel.op for call in left if not _is_strip(call)}
     assert session.stats()[counters.MISMATCHES] == 0
 
@@ -141,7 +141,7 @@ def test_m14_a_strip_that_is_wrong_is_found_by_its_first_run() -> None:
     agree(session, eager, range(3, 10))
     found = weave(session)
     assert found.woven
-    number, seam = next((n, s) for n, s in enumerate(found.stages) if s.recording is None)
+    number, seam = next((n, s) for n, s in enumerate(found.regions) if s.recording is None)
 
     def wrong(values: list[Any]) -> None:
         seam.calls[0].call(values)
@@ -150,9 +150,9 @@ def test_m14_a_strip_that_is_wrong_is_found_by_its_first_run() -> None:
                 values[output] = values[output] + 1
 
     calls = (dataclasses.replace(seam.calls[0], call=wrong), *seam.calls[1:])
-    stages = list(found.stages)
-    stages[number] = dataclasses.replace(seam, calls=calls)
-    found.stages = tuple(stages)
+    regions = list(found.regions)
+    regions[number] = dataclasses.replace(seam, calls=calls)
+    found.regions = tuple(regions)
     agree(session, eager, range(10, 15))
     assert session.stats()[counters.MISMATCHES] == 1 and session.stats()[counters.PROBES] == 1
     assert not strips(session) and found.proven and not found.watching
@@ -163,14 +163,14 @@ def test_m14_a_strip_that_fails_costs_no_result() -> None:
     session, eager = both(STRIPS["attention"])
     agree(session, eager, range(3, 12))
     found = weave(session)
-    number, seam = next((n, s) for n, s in enumerate(found.stages) if s.recording is None)
+    number, seam = next((n, s) for n, s in enumerate(found.regions) if s.recording is None)
 
     def fail(_: list[Any]) -> None:
         raise RuntimeError("failed")
 
-    stages = list(found.stages)
-    stages[number] = dataclasses.replace(seam, calls=(dataclasses.replace(seam.calls[0], call=fail),))
-    found.stages = tuple(stages)
+    regions = list(found.regions)
+    regions[number] = dataclasses.replace(seam, calls=(dataclasses.replace(seam.calls[0], call=fail),))
+    found.regions = tuple(regions)
     agree(session, eager, range(12, 20))
     stats = session.stats()
     assert stats[counters.RETIREMENTS] == 1 and stats[counters.CAPTURES] == 2
@@ -250,7 +250,7 @@ def test_m14_all_that_grows_of_a_decoder_is_in_strips(batch: int) -> None:
         for one, other in zip(got, want, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
         feed = next_feed(feed, dict(zip(names, got, strict=True)))
-    seams = [stage for stage in weave(session).stages if stage.recording is None]
+    seams = [stage for stage in weave(session).regions if stage.recording is None]
     alone = [c.step.kernel.op for stage in seams for c in stage.calls if not _is_strip(c)]
     # A view between two strips of the mask touches nothing that grows.
     assert set(alone) <= {"Reshape"} and len(strips(session)) >= 2

@@ -364,7 +364,7 @@ def test_m15_a_capture_that_is_dropped_holds_no_views() -> None:
         session.run(None, {"k": torch.randn(4, 6), "x": torch.randn(4, 6)})
     (entry,) = session._engine.state.dispatcher.entries.values()
     assert entry.captured is not None
-    nodes = [node for stage in entry.captured.stages if stage.views for node in stage.views.nodes]
+    nodes = [node for stage in entry.captured.regions if stage.views for node in stage.views.nodes]
     assert len(nodes) == 2 and all(node.kept is not None for node in nodes)
     session.release_memory()
     assert all(node.kept is None for node in nodes)

@@ -258,9 +258,11 @@ def test_the_public_names() -> None:
     assert_expected_inline(
         "\n".join(tos.__all__),
         """\
+BackendReport
 Binding
 Bucket
 CaptureError
+DeclineReport
 DeviceIndexError
 DeviceValidationError
 InputError
@@ -268,10 +270,13 @@ KernelError
 Limits
 ModelError
 Options
+Outputs
+Plan
 PlanError
 Port
 Session
 SessionError
+Snapshot
 UnsupportedOpError
 __version__
 load""",

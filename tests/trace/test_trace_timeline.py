@@ -221,7 +221,7 @@ def test_m24_nothing_that_was_put_around_a_call_outlives_the_trace() -> None:
     assert entry.captured is not None
     assert entry.planned is not None
     own = set(map(id, entry.planned.program.calls))
-    for stage in entry.captured.stages:
+    for stage in entry.captured.regions:
         assert {id(call) for call in stage.calls} <= own
         if stage.recording is not None:
             assert type(stage.recording).__name__ == "TapeRecording"

@@ -255,7 +255,7 @@ class CapturedGraph:
         frame: Values that stay where they are: constants, static inputs, landings, results of recordings.
         copied: Names of fed tensors, with their static inputs.
         passed: Names and value ids of other feeds, which are read as they come.
-        stages: The regions in order.
+        regions: The regions in order.
         whole: The recording that is all of the run; None when there are seams.
         results: The outputs where every one of them lies in the frame; None where a run makes some anew.
         donation: What becomes of the results.
@@ -269,7 +269,7 @@ class CapturedGraph:
     frame: Frame
     copied: tuple[tuple[str, torch.Tensor], ...]
     passed: tuple[tuple[str, int], ...]
-    stages: tuple[CapturedRegion, ...]
+    regions: tuple[CapturedRegion, ...]
     whole: Recording | None
     results: tuple[torch.Tensor, ...] | None
     donation: OutputDonation
@@ -305,13 +305,13 @@ class CapturedGraph:
 
     def done(self) -> None:
         """A replay has succeeded: the views that it made count from now on."""
-        for stage in self.stages:
+        for stage in self.regions:
             if stage.views is not None:
                 stage.views.done()
 
     def close(self) -> None:
         """Give up every recording, together."""
-        for stage in self.stages:
+        for stage in self.regions:
             if stage.views is not None:
                 stage.views.drop()
             if stage.recording is not None:
@@ -389,7 +389,7 @@ class _Attempt:
         planned: What is captured.
         frame: Values so far.
         recorder: Records.
-        stages: The regions so far.
+        regions: The regions so far.
         crossing: Bytes of what segments make and others read.
         raw: Results of seams that no segment reads.
         owners: By storage key, the name of the first value that lay in it.
@@ -400,7 +400,7 @@ class _Attempt:
         self.planned, self.plan = planned, planned.plan
         self.frame = frame
         self.recorder = recorder
-        self.stages: list[CapturedRegion] = []
+        self.regions: list[CapturedRegion] = []
         self.crossing = 0
         self.raw: set[int] = set()
         self.owners: dict[int, str] = {}
@@ -408,7 +408,7 @@ class _Attempt:
 
     def segment(self, region: Region) -> None:
         calls = self.calls(region)
-        told, number = self.told(calls, region), len(self.stages)
+        told, number = self.told(calls, region), len(self.regions)
         current: BoundStep | None = None
 
         def body() -> None:
@@ -431,7 +431,7 @@ class _Attempt:
             if current is None:
                 raise
             raise_failure(current.step, self.plan.steps, self.frame, error)
-        self.stages.append(CapturedRegion(region, calls, recording))
+        self.regions.append(CapturedRegion(region, calls, recording))
         for position, call in zip(region.positions, calls, strict=True):
             self.compare(position, call)
             for value in call.step.outputs:
@@ -440,7 +440,7 @@ class _Attempt:
                     self.frame[value] = None
 
     def seam(self, region: Region) -> None:
-        calls, number = self.calls(region), len(self.stages)
+        calls, number = self.calls(region), len(self.regions)
         recorded = self.plan.reads.recorded
         for position, bound in zip(region.positions, self.told(calls, region), strict=True):
             try:
@@ -460,14 +460,14 @@ class _Attempt:
                 landings.append((value, self.frame[value]))
                 self.note_owner(value)
         guards = tuple(self.plan.guards[position] for position in region.positions)
-        self.stages.append(CapturedRegion(region, calls, None, tuple(landings), guards))
+        self.regions.append(CapturedRegion(region, calls, None, tuple(landings), guards))
 
     def calls(self, region: Region) -> tuple[BoundStep, ...]:
         return tuple(self.planned.program.calls[position] for position in region.positions)
 
     def told(self, calls: tuple[BoundStep, ...], region: Region) -> tuple[BoundStep, ...]:
         """The calls to make: somebody may want to be told of each."""
-        return watch_calls(calls, region, len(self.stages), self.observer) if self.observer.on else calls
+        return watch_calls(calls, region, len(self.regions), self.observer) if self.observer.on else calls
 
     def compare(self, position: int, bound: BoundStep) -> None:
         """The specs that segments and constants rely on must be those of the warm run."""
@@ -488,11 +488,11 @@ class _Attempt:
         fed = [place for place in self.plan.steps.inputs if id(self.frame[place]) in static]
         for place in fed:
             self.note_owner(place)
-        landed = {value: at for at, stage in enumerate(self.stages) for value, _ in stage.landings}
+        landed = {value: at for at, stage in enumerate(self.regions) for value, _ in stage.landings}
         shared = shares(self.plan, self.frame, fed, landed, give=give)
         crossing = {one.tensor.untyped_storage()._cdata: one.tensor for one in shared if one.start is None}
         self.crossing = sum(tensor.untyped_storage().nbytes() for tensor in crossing.values())
-        recordings = [stage.recording for stage in self.stages]
+        recordings = [stage.recording for stage in self.regions]
         finished = self.recording.finish_all(recordings, shared, arena.block)
         if finished.evidence is not None:
             verify_layout(finished.layout, finished.evidence)
@@ -501,10 +501,10 @@ class _Attempt:
     @property
     def recording(self) -> Recording:
         """Any of the recordings."""
-        return next(stage.recording for stage in self.stages if stage.recording is not None)
+        return next(stage.recording for stage in self.regions if stage.recording is not None)
 
     def close(self) -> None:
-        for stage in self.stages:
+        for stage in self.regions:
             if stage.recording is not None:
                 stage.recording.close()
 
@@ -516,18 +516,18 @@ def _captured(
     finished: Finished,
     device: torch.device,
 ) -> CapturedGraph:
-    planned, frame, stages = attempt.planned, attempt.frame, tuple(attempt.stages)
+    planned, frame, regions = attempt.planned, attempt.frame, tuple(attempt.regions)
     outputs = [frame[value] for value in planned.plan.steps.outputs]
     fixed = all(_is_tensor(held) and held.device == device for held in outputs)
     recorded = finished.stats
-    landed = (tensor for stage in stages for _, tensor in stage.landings)
+    landed = (tensor for stage in regions for _, tensor in stage.landings)
     return CapturedGraph(
         planned=replace(planned, plan=replace(planned.plan, memory=_named(finished.layout, attempt.owners))),
         frame=frame,
         copied=copied,
         passed=passed,
-        stages=stages,
-        whole=stages[0].recording if len(stages) == 1 else None,
+        regions=regions,
+        whole=regions[0].recording if len(regions) == 1 else None,
         results=tuple(outputs) if fixed else None,
         donation=donation(outputs, finished.given, attempt.recording, frozenset(storage_ids(frame))),
         memory=CaptureMemory(
@@ -542,7 +542,7 @@ def _captured(
         device=device,
         varies=any(
             call.step.kernel.varies or call.step.bodies
-            for stage in stages
+            for stage in regions
             if stage.recording is None or device.type != "cpu"
             for call in stage.calls
         ),

@@ -62,7 +62,7 @@ def replay(
         if delivery is not None:
             return list(captured.results), ()
         return captured.donation(captured.results, clones), ()
-    seams = Seams(captured.stages, lambda _, region, frame: _seam(captured, region, frame))
+    seams = Seams(captured.regions, lambda _, region, frame: _seam(captured, region, frame))
     results, diverged = replay_regions(captured, fed, seams)
     if delivery is not None:
         return results, diverged
@@ -157,7 +157,7 @@ def _rest(captured: CapturedGraph, frame: Frame, diverged: int) -> tuple[Decline
     names, assumed = plan.steps.names, plan.static_values.assumed
     guards = {
         position: specs
-        for stage in captured.stages
+        for stage in captured.regions
         for position, specs in zip(stage.region.positions, stage.guards, strict=False)
     }
     rows: tuple[Decline, ...] = ()
@@ -194,15 +194,15 @@ def viewed(captured: CapturedGraph, counted: dict[str, int], *, verify: bool) ->
     steps = captured.plan.steps
     places = dict(zip(steps.input_names, steps.inputs, strict=True))
     roots = {places[name] for name, _ in captured.copied}
-    stages = []
-    for stage in captured.stages:
+    regions = []
+    for stage in captured.regions:
         views = Views(counted, verify=verify)
         if stage.recording is None:
             roots.update(value for value, _ in stage.landings)
             calls = views.over(stage.calls, steps.template, roots)
             stage = replace(stage, calls=calls, views=views) if views.nodes else stage
-        stages.append(stage)
-    return replace(captured, stages=tuple(stages))
+        regions.append(stage)
+    return replace(captured, regions=tuple(regions))
 
 
 def watch_capture(captured: CapturedGraph, fed: Mapping[str, Value], observer: Observer) -> CapturedGraph:
@@ -210,17 +210,17 @@ def watch_capture(captured: CapturedGraph, fed: Mapping[str, Value], observer: O
     observer.mark("trace")
     copied = captured.memory.static_inputs
     observer.note(**{"copied bytes": copied, "borrowed bytes": max(0, fed_bytes(fed) - copied)})
-    stages = tuple(_stage(stage, number, observer) for number, stage in enumerate(captured.stages))
-    whole = None if captured.whole is None else stages[0].recording
+    regions = tuple(_stage(stage, number, observer) for number, stage in enumerate(captured.regions))
+    whole = None if captured.whole is None else regions[0].recording
     rest = list(captured.planned.fallback_calls)
-    for number, stage in enumerate(stages if whole is None else ()):
+    for number, stage in enumerate(regions if whole is None else ()):
         positions = stage.region.positions
         watched = watch_calls(tuple([rest[p] for p in positions]), stage.region, number, observer)
         for position, bound in zip(positions, watched, strict=True):
             rest[position] = bound
     planned = replace(captured.planned, fallback_calls=tuple(rest))
     observer.mark("bind")
-    return replace(captured, planned=planned, stages=stages, whole=whole)
+    return replace(captured, planned=planned, regions=regions, whole=whole)
 
 
 def _stage(stage: CapturedRegion, number: int, observer: Observer) -> CapturedRegion:
@@ -248,12 +248,12 @@ class _Watched:
 
     def finish_all(
         self,
-        stages: Sequence[Recording | None],
+        regions: Sequence[Recording | None],
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
         """Pass it on."""
-        return self.inner.finish_all(stages, shared, block)
+        return self.inner.finish_all(regions, shared, block)
 
     def donate(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Pass it on."""

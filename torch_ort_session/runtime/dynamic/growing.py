@@ -327,11 +327,11 @@ def _recordings(kept: GrowthEntry) -> Iterator[str]:
         elif entry.latched:
             yield "the others run one by one: none of them can be recorded apart from what grows"
         return
-    stages = entry.captured.stages
-    segments = [stage for stage in stages if stage.region.is_segment]
+    regions = entry.captured.regions
+    segments = [stage for stage in regions if stage.region.is_segment]
     replayed = sum(len(stage.calls) for stage in segments)
     yield f"{replayed} are replayed, in {len(segments)} segment{'' if len(segments) == 1 else 's'}"
-    for stage in stages:
+    for stage in regions:
         region = stage.region
         if region.reason is not None:
             count, first = len(stage.calls), stage.calls[0].step.node.name
@@ -559,10 +559,10 @@ def _replayed(captured: CapturedGraph, fed: Mapping[str, Any], tape: SymbolicTap
         AssumptionFailed: A step gave what no recording can read.
     """
     if tape is None:
-        return replay_regions(captured, fed, Seams(captured.stages, _seam))[0]
+        return replay_regions(captured, fed, Seams(captured.regions, _seam))[0]
     watching = tape.watching
     tape.begin()
-    seams = Seams(tape.stages, functools.partial(_watched_seam, tape) if watching else _seam)
+    seams = Seams(tape.regions, functools.partial(_watched_seam, tape) if watching else _seam)
     results, _ = replay_regions(captured, fed, seams)
     if watching:
         tape.done(fed[BY])

@@ -180,7 +180,7 @@ class SymbolicTape:
     """The seams of a growing capture, first watched and then made of strips; it lives as long.
 
     Attributes:
-        stages: The capture's, with strips in their seams once these are known.
+        regions: The capture's, with strips in their seams once these are known.
         steps: Its steps.
         known: Of two runs how much they had grown, and the specs that values had.
         make: Makes an empty strip that is given so many tensors.
@@ -197,7 +197,7 @@ class SymbolicTape:
         make: Callable[[int], NativeStrip] | None,
         numbers: Collection[str] = (),
     ) -> None:
-        self.stages = captured.stages
+        self.regions = captured.regions
         self.steps = captured.plan.steps
         self.known = observed
         self.make = make
@@ -219,7 +219,7 @@ class SymbolicTape:
 
     def unravel(self, captured: CapturedGraph) -> None:
         """Go on without strips."""
-        self.stages, self.make, self.proven = captured.stages, None, True
+        self.regions, self.make, self.proven = captured.regions, None, True
 
     def watch(self, number: int, calls: Sequence[BoundStep], values: Frame) -> None:
         """Run a seam's steps and note what they come to."""
@@ -258,9 +258,9 @@ class SymbolicTape:
         self.traces.append(_Trace(by, self.current))
         self.current = {}
         if not self.watching:
-            self.stages = tuple(
+            self.regions = tuple(
                 stage if stage.recording is not None else self._woven(number, stage)
-                for number, stage in enumerate(self.stages)
+                for number, stage in enumerate(self.regions)
             )
             self.traces = [_Trace(trace.by, {}) for trace in self.traces]
 

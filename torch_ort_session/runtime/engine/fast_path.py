@@ -252,7 +252,7 @@ def _checks(captured: CapturedGraph) -> bool:
             or (spec := specs[value]) is None
             or not spec.dtype.is_floating_point
         )
-        for stage in captured.stages
+        for stage in captured.regions
         for call in stage.calls
         if call.step.ctx.validation is not None
         for value in call.step.inputs

@@ -153,7 +153,7 @@ class Recording(Protocol):
 
     def finish_all(
         self,
-        stages: Sequence[Self | None],
+        regions: Sequence[Self | None],
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
@@ -163,7 +163,7 @@ class Recording(Protocol):
         name have no data from now on.
 
         Args:
-            stages: The recordings in order, this one among them; None for a region that is not recorded.
+            regions: The recordings in order, this one among them; None for a region that is not recorded.
             shared: Memory that is read or written outside of the recordings.
             block: Makes the 1-d uint8 tensor of at least so many bytes that the slots lie in; it may be
                 shared with other recordings that never replay at the same time.

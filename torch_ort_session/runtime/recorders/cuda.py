@@ -86,17 +86,17 @@ class CudaRecording:
 
     def finish_all(
         self,
-        stages: Sequence[CudaRecording | None],
+        regions: Sequence[CudaRecording | None],
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
         """Hold what others read: the pool would hand its bytes to the next capture otherwise."""
         held = tuple(one.tensor for one in shared)
-        recordings = [stage for stage in stages if stage is not None]
+        recordings = [stage for stage in regions if stage is not None]
         for recording in recordings:
             recording._held = held
         # A launch, or a seam, is a position.
-        starts, calls = tuple(range(len(stages) + 1)), len(recordings)
+        starts, calls = tuple(range(len(regions) + 1)), len(recordings)
         layout = MemoryLayout(calls, starts, pool=self._lane.reserved)
         return Finished(RecordingStats(calls=calls), frozenset(), layout)
 

@@ -65,14 +65,14 @@ class TapeRecording:
 
     def finish_all(
         self,
-        stages: Sequence[TapeRecording | None],
+        regions: Sequence[TapeRecording | None],
         shared: Sequence[Shared],
         block: Callable[[int], torch.Tensor],
     ) -> Finished:
         """Lay out the recordings of one capture together; see :meth:`~.api.Recording.finish_all`."""
         bases: list[int] = []
         length = 0
-        for stage in stages:
+        for stage in regions:
             bases.append(length)
             length += max(1, 0 if stage is None else len(stage._tape))
         bases.append(length)
@@ -82,15 +82,15 @@ class TapeRecording:
             use = Use.HELD if one.use is Use.INPUT and self._poison else one.use
             start = None if one.start is None else bases[one.start]
             lives.append(Life(one.tensor, use, start, bases[one.stop]))
-        recordings = [stage for stage in stages if stage is not None]
+        recordings = [stage for stage in regions if stage is not None]
         for recording in recordings:
             recording._check(read)
         parts = [
             Part(base, stage._tape, stage._notes)
-            for base, stage in zip(bases, stages, strict=False)
+            for base, stage in zip(bases, regions, strict=False)
             if stage is not None
         ]
-        saved = [one.tensor for one in shared if one.stop == len(stages)]
+        saved = [one.tensor for one in shared if one.stop == len(regions)]
         memory, stats, layout, evidence = lay_out(
             self._native, parts, lives, bases, block, saved, poison=self._poison
         )
