@@ -343,9 +343,9 @@ def _check_type(label: str, info: ValueInfo, dtype: torch.dtype, shape: tuple[in
         text = f"{label}: got {got}, expected {expected}; {why}"
         return InputError(text, name=info.name, got=got, expected=expected)
 
-    wanted = kind.element.torch_dtype
-    if dtype != wanted:
-        raise wrong(f"dtype {short(dtype)}", f"bind a {wanted} tensor: nothing is cast")
+    expected_dtype = kind.element.torch_dtype
+    if dtype != expected_dtype:
+        raise wrong(f"dtype {short(dtype)}", f"bind a {expected_dtype} tensor: nothing is cast")
     if kind.shape is None:
         return
     if len(kind.shape) != len(shape):

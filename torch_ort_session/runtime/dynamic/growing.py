@@ -706,8 +706,8 @@ def _observed(program: Program, fed: Mapping[str, Value]) -> tuple[list[Any], Ob
     """An eager run, with the values noted that follow from the dims of the feeds."""
     steps = program.steps
     values = frame_of(program, fed)
-    wanted = frozenset(v for v in find_static_values(steps).data if steps.template[v] is None) - {NOTHING}
-    observation = observe(program, values, wanted)
+    read = frozenset(v for v in find_static_values(steps).data if steps.template[v] is None) - {NOTHING}
+    observation = observe(program, values, read)
     static = {
         value: held
         for value, held in observation.static.items()

@@ -147,10 +147,10 @@ def family_text(form: ShapeFamily) -> str:
     """A form in words."""
     outputs, feeds, keys = form
     values = dict(keys)
-    told = ", ".join(
+    listed = ", ".join(
         f"{name}: {_dims(rest)}" + (f" = {values[name]}" if name in values else "") for name, *rest in feeds
     )
-    return f"({told}) -> ({', '.join(outputs)})"
+    return f"({listed}) -> ({', '.join(outputs)})"
 
 
 def _dims(form: Sequence[Any]) -> str:
