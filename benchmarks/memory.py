@@ -2,7 +2,7 @@
 
 For each zoo model, in bytes of activations (weights, and constants that follow from the signature, left out):
 
-- `naive`: all that recorded calls write together;
+- `naive`: all that recorded calls touch together, static inputs included;
 - `eager`: the most that an eager run holds at once, measured at torch's CPU allocator, operators' own
   scratch memory included;
 - `live`: the most bytes of activations, results included, that are needed at once in the order of the
