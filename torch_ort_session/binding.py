@@ -164,7 +164,7 @@ class Binding:
             self._attached.set_length(self._attached.growing(name), length)
 
     def run(self, feed: Mapping[str, Any] | None = None) -> None:
-        """Run once, as the session's policy decides: eagerly at first, captured and replayed when it repeats.
+        """Run once, as the session decides: eagerly at first, captured and replayed when it repeats.
 
         Args:
             feed: Inputs that are not bound, by name.

@@ -66,7 +66,7 @@ class Caches:
         self._found: Sharing | None = None
 
     def state(self, state: EngineState, states: frozenset[tuple[str, str]]) -> EngineState:
-        """The machine that runs while these states are bound.
+        """The state that runs go by while these states are bound.
 
         Args:
             state: The one that ran before.

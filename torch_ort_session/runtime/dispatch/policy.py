@@ -1,4 +1,4 @@
-"""The policy: the only place that decides how a run is made."""
+"""The dispatcher: the only place that decides how a run is made."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GraphEntry:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the policy goes by.
+    """What a dispatcher goes by.
 
     Attributes:
         allowed: What may be captured; None allows everything.
@@ -157,7 +157,7 @@ class Dispatcher:
         return frozenset(self.learnt.unstable)
 
     def child(self) -> Dispatcher:
-        """A policy that counts and learns with this one; its entries are its own, and end with it."""
+        """A dispatcher that counts and learns with this one; its entries are its own, and end with it."""
         child = Dispatcher(self.rules)
         child.counters, child.learnt = self.counters, self.learnt
         self.children.add(child)
@@ -189,7 +189,7 @@ class Dispatcher:
         return signature, entry
 
     def everything(self) -> Iterator[tuple[Signature, GraphEntry]]:
-        """Every entry, those of children last; of each policy the most recently used one first."""
+        """Every entry, those of children last; of each dispatcher the most recently used one first."""
         yield from reversed(self.entries.items())
         for child in tuple(self.children):
             yield from child.everything()

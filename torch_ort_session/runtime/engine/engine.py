@@ -41,7 +41,7 @@ from torch_ort_session.runtime.values import (
     stepwise,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _PROGRAMS = 8
 """Choices of outputs whose steps are kept; the least recently used goes first."""
@@ -62,9 +62,7 @@ class OutputProgram(NamedTuple):
 
 
 class Engine:
-    """Runs of one graph on one device; its lifetime is that of the session.
-
-    It lives as long as the session, or the module, that it was made for.
+    """Runs of one graph on one device; it lives as long as its session.
 
     Attributes:
         graph: The graph that runs.
@@ -168,8 +166,8 @@ class Engine:
         return {**feed, **kwargs}
 
     def inspect(
-        self, outputs: tuple[str, ...], feed: Mapping[str, Any], look: Callable[[EngineState, RunRequest], T]
-    ) -> T:
+        self, outputs: tuple[str, ...], feed: Mapping[str, Any], look: Callable[[EngineState, RunRequest], _T]
+    ) -> _T:
         """The answer to a question about a run, asked in its place and under its modes; none is made.
 
         Args:
@@ -205,7 +203,7 @@ class Engine:
     def _run(
         self, names: tuple[str, ...], feed: Mapping[str, Any], failed: Exception | None = None
     ) -> list[Any]:
-        """The long way: feeds are converted and checked, and the policy decides.
+        """The long way: feeds are converted and checked, and the dispatcher decides.
 
         Args:
             names: Requested output names.
@@ -292,7 +290,7 @@ class Engine:
         else:
             self.lock = threading.RLock()
             self.fast = None
-            # Bindings go on with their own states, which share the turns and belong to the policy.
+            # Bindings go on with their own states, which share the reentrancy and belong to the dispatcher.
             self.state.reentrancy.give_up()
             self.state.dispatcher.abandon()
             self.state = self.state.renewed()

@@ -76,9 +76,7 @@ class DeviceProgram(NamedTuple):
 
 
 class ModuleRun:
-    """Runs of a module on weights that it is given; its lifetime is that of the module.
-
-    It lives as long as its module.
+    """Runs of a module on weights that it is given; it lives as long as the module.
 
     Attributes:
         engine: Of the session that the module was made from; nothing of its state takes part.

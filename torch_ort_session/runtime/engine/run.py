@@ -48,7 +48,7 @@ def run_eagerly(program: Program, fed: Mapping[str, Value], device: torch.device
 def run(
     state: EngineState, request: RunRequest, *, failed: Exception | None = None, padded: bool = False
 ) -> list[Any]:
-    """One run, made as the policy decides.
+    """One run, made as the dispatcher decides.
 
     Args:
         state: What runs need.

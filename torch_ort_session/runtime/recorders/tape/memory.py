@@ -139,8 +139,6 @@ class Life(NamedTuple):
 class _Span:
     """One storage and its uses. Lives as long as a layout is made.
 
-    It lives while one capture is laid out.
-
     Attributes:
         start: First position that touches it.
         stop: Last position that needs it.
